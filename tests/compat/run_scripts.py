@@ -71,6 +71,7 @@ def main() -> None:
         name
         for name, module in sys.modules.items()
         if "site-packages/executorch" in (getattr(module, "__file__", None) or "")
+        and not name.startswith("executorch.examples")  # models, written for what is served
     ]
     print(json.dumps(found))
 

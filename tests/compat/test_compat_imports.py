@@ -23,7 +23,7 @@ REFUSED = {
     "from executorch.export.target_recipes import get_ios_recipe": "XNNPackRecipeType.FP32",
     "from executorch.exir.passes.external_constants_pass import f": "external_constants=True",
     "from executorch.backends.arm.ethosu import VelaExternalBlockPlacements": "stay in the .pte",
-    "from executorch.devtools import visualize": "try edgewise.inspect, or the command",
+    "from executorch.devtools import tap": "try edgewise.inspect, or the command",
     "from executorch.devtools.inspector import calculate_snr": "edgewise.inspect.compare",
     "from executorch.devtools.etrecord import ETRecord": "delegation_report()",
     "from executorch.exir.program import EthosUQuantizer": "try from executorch.backends.arm",

@@ -90,3 +90,47 @@ def test_every_row_of_the_table_is_there(found: dict[str, Any]) -> None:
 
 def test_nothing_of_the_real_one_is_mixed_in(found: dict[str, Any]) -> None:
     assert found["real"] == []
+
+
+# The peer's command line | the file that it writes | the delegate in it.
+COMMANDS = {
+    "executorch.examples.xnnpack.aot_compiler -m linear --delegate --quantize": (
+        "linear_xnnpack_q8.pte",
+        "XnnpackBackend",
+    ),
+    "executorch.examples.xnnpack.aot_compiler -m add_mul --delegate": (
+        "add_mul_xnnpack_fp32.pte",
+        "XnnpackBackend",
+    ),
+    "executorch.backends.arm.scripts.aot_arm_compiler --model_name net.py --target ethos-u55-128 "
+    "--delegate --quantize -o net.pte": ("net.pte", "EthosUBackend"),
+}
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command_lines_of_the_peer(command: str, tmp_path: Path) -> None:
+    """They are in its package, with the models that they compile."""
+    (tmp_path / "net.py").write_text(
+        "import torch\n"
+        "ModelUnderTest = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU()).eval()\n"
+        "ModelInputs = (torch.randn(1, 3, 8, 8),)\n"
+    )
+    _run(["-m", "edgewise.compat", "-m", *command.split()], tmp_path)
+    file, delegate = COMMANDS[command]
+    program = edgewise.runtime.Runtime.get().load_program(tmp_path / file)
+    assert [one.backend for one in program.metadata("forward").delegates] == [delegate]
+
+
+def test_a_target_of_others_is_refused_when_it_is_used() -> None:
+    from edgewise.compat import elsewhere
+    from edgewise.compat.arm import create_partitioner, create_quantizer
+
+    with pytest.raises(NotImplementedError, match=r"\[VgfCompileSpec\] .* XNNPACK, Ethos-U and"):
+        elsewhere.VgfCompileSpec("vgf")
+    with pytest.raises(AttributeError, match="create_from_string"):
+        elsewhere.TosaSpecification.create_from_string("TOSA-1.0+INT")
+    for make in (create_partitioner, create_quantizer):
+        with pytest.raises(TypeError, match="try EthosUCompileSpec"):
+            make("vgf")  # type: ignore[arg-type]
+        assert make(edgewise.backends.ethosu.EthosUCompileSpec("ethos-u55-128"))

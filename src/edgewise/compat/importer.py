@@ -6,7 +6,9 @@ import importlib
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import spec_from_file_location
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +17,10 @@ from edgewise.compat.loggers import connect, disconnect
 from edgewise.compat.table import AT_IMPORT, ROOT, SERVED, paths
 
 _MARK = "__edgewise__"
+_SCRIPTS = tuple(
+    f"{ROOT}.{path}" for path in ("examples", "backends.arm.scripts", "backends.nxp.tests")
+)
+_SERVED_SCRIPTS = f"{ROOT}.examples.models.llama"
 
 
 class ServedModule(ModuleType):
@@ -58,11 +64,39 @@ class _Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname != ROOT and not fullname.startswith(f"{ROOT}."):
             return None
+        if fullname.startswith(_SCRIPTS) and not fullname.startswith(_SERVED_SCRIPTS):
+            found = _script(fullname)
+            if found is not None:
+                return found
         if fullname not in paths():
             # Without a name: Python would take one as "no submodule" and hide the text.
             raise ModuleNotFoundError(_not_served(fullname))
         # All are packages: `from module import name` then asks here for names that are missing.
         return ModuleSpec(fullname, _Loader(), is_package=True)
+
+
+def _script(fullname: str) -> ModuleSpec | None:
+    """Of the installed ExecuTorch if there is one: models, and command lines."""
+    found = PathFinder.find_spec(ROOT, sys.path)
+    for folder in (found and found.submodule_search_locations) or ():
+        place = Path(folder).joinpath(*fullname.split(".")[1:])
+        start = place / "__init__.py"
+        if start.is_file():
+            return _at(fullname, start, is_package=True)
+        if place.with_suffix(".py").is_file():
+            return _at(fullname, place.with_suffix(".py"))
+        if place.is_dir():
+            spec = ModuleSpec(fullname, None, is_package=True)
+            spec.submodule_search_locations = [str(place)]
+            return spec
+    return None
+
+
+def _at(fullname: str, file: Path, is_package: bool = False) -> ModuleSpec:
+    folders = [str(file.parent)] if is_package else None
+    spec = spec_from_file_location(fullname, file, submodule_search_locations=folders)
+    assert spec is not None
+    return spec
 
 
 class _RemovedFinder(MetaPathFinder):

@@ -32,6 +32,8 @@ _EXIR = "edgewise.compat.exir"
 _RUNTIME = "edgewise.compat.runtime"
 _LEGACY = "edgewise.compat.portable_lib"
 _DEVTOOLS = "edgewise.compat.devtools"
+_ARM = "edgewise.compat.arm"
+_ELSEWHERE = "edgewise.compat.elsewhere"
 _ANALYSIS = "edgewise.compat.analysis"
 _BUNDLED = "edgewise.compat.bundled"
 _GRAPHS = "edgewise.compat.graphs"
@@ -212,6 +214,51 @@ ROWS = (
         "QuantizationConfig get_symmetric_quantization_config",
     ),
     Row("executorch.backends.arm.quantizer.quantization_config", _QUANTIZE, "QuantizationConfig"),
+    # what Arm's and NXP's scripts for compiling a model import
+    Row("executorch.backends.arm.common.arm_compile_spec", _ARM, "ArmCompileSpec"),
+    Row("executorch.backends.arm.util._factory", _ARM, "create_partitioner create_quantizer"),
+    Row(
+        "executorch.backends.cortex_m.passes.replace_quant_nodes_pass",
+        _ARM,
+        "ReplaceQuantNodesPass",
+    ),
+    Row("executorch.backends.arm.tosa", _ELSEWHERE, "TosaSpecification"),
+    Row("executorch.backends.arm.tosa.compile_spec", _ELSEWHERE, "TosaCompileSpec"),
+    Row("executorch.backends.arm.tosa.specification", _ELSEWHERE, "TosaSpecification"),
+    Row("executorch.backends.arm.vgf", _ELSEWHERE, "VgfCompileSpec VgfPartitioner"),
+    Row("executorch.backends.arm.quantizer", _ELSEWHERE, "TOSAQuantizer VgfQuantizer"),
+    Row(
+        "executorch.backends.cortex_m.edge_compile_config",
+        _ELSEWHERE,
+        "cortex_m_edge_compile_config",
+    ),
+    Row(
+        "executorch.backends.cortex_m.passes.cortex_m_pass_manager",
+        _ELSEWHERE,
+        "CortexMPassManager",
+    ),
+    Row("executorch.backends.cortex_m.quantizer.quantizer", _ELSEWHERE, "CortexMQuantizer"),
+    Row("executorch.backends.cortex_m.target_config", _ELSEWHERE, "CortexMTargetConfig"),
+    Row(
+        "executorch.devtools.visualization.visualization_utils",
+        _ELSEWHERE,
+        "visualize_with_clusters",
+    ),
+    Row(
+        "executorch.backends.nxp.edge_passes.neutron_edge_pass_manager",
+        "edgewise.compat.neutron",
+        "NeutronEdgePassManager",
+    ),
+    Row(
+        "executorch.backends.nxp.edge_passes.remove_additional_quantize_dequantize_nodes_pass",
+        "edgewise.compat.neutron",
+        "RemoveAdditionalQDQClustersPass",
+    ),
+    Row(
+        "executorch.backends.nxp.nxp_backend",
+        "edgewise.compat.neutron",
+        "core_aten_ops_exception_list",
+    ),
     # NXP Neutron
     Row("executorch.backends.nxp.neutron_partitioner", _NEUTRON, "NeutronPartitioner"),
     Row("executorch.backends.nxp.nxp_backend", _NEUTRON, "NeutronBackend"),
