@@ -68,15 +68,16 @@ ADVICE = (
 def advice(path: str) -> str:
     """What to do instead of importing `path`."""
     parent, _, name = path.rpartition(".")
+    others = [one for one in paths() if not _is_below(path, one)]
     close = get_close_matches(name, SERVED.get(parent, {}), 1) or get_close_matches(
-        path, paths(), 1, cutoff=0.9
+        path, others, 1, cutoff=0.9
     )
     if close:
         return f"try {close[0]}"
     # The same name under another path: ExecuTorch has moved some.
-    others = sorted(home for home, names in SERVED.items() if name in names)
-    if others:
-        return f"try from {others[0]} import {name}"
+    homes = sorted(home for home, names in SERVED.items() if name in names)
+    if homes:
+        return f"try from {homes[0]} import {name}"
     found = [(prefix, text) for prefix, text in ADVICE if _is_below(path, prefix)]
     if found:
         return max(found)[1]  # the longest prefix

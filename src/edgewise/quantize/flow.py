@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from types import MethodType
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.nn.utils import parametrize
+from torch.overrides import TorchFunctionMode
 
 from edgewise.edge.export import export_module
 from edgewise.edge.graph import dtype_name
@@ -297,9 +299,16 @@ def with_integer_weights(
     model = _with_plain_layers(model)
     bits = getattr(torch, f"int{scheme.weights}")
     group = PerGroup(scheme.group_size)
+    others = _read_elsewhere(model, inputs, keywords)
+    if others:
+        warnings.warn(
+            "[quantize] layers stay in floating point whose weights other operators read, too: "
+            + ", ".join(f"{name} ({function})" for name, function in others.items()),
+            stacklevel=2,
+        )
 
     def chosen(module: torch.nn.Module, name: str) -> bool:
-        return not any(is_within(name, kept) for kept in keep_float)
+        return name not in others and not any(is_within(name, kept) for kept in keep_float)
 
     def is_grouped(module: torch.nn.Module, name: str) -> bool:
         return isinstance(module, torch.nn.Linear) and _is_plain(module) and chosen(module, name)
@@ -368,6 +377,49 @@ def _with_plain_layers(model: torch.nn.Module) -> torch.nn.Module:
             return plain.eval()
         model.set_submodule(name, plain.eval())
     return model
+
+
+class _Reads(TorchFunctionMode):
+    """What makes tensors of the weights, other than linear layers and embeddings."""
+
+    def __init__(self, weights: Mapping[int, Sequence[str]]) -> None:
+        super().__init__()
+        self._weights = weights
+        self.found: dict[str, str] = {}
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func not in _LAYERS and isinstance(result, (torch.Tensor, list, tuple)):
+            for value in (*args, *(kwargs or {}).values()):
+                for name in self._weights.get(id(value), ()):
+                    self.found[name] = getattr(func, "__name__", str(func))
+        return result
+
+
+_LAYERS = (torch.nn.functional.linear, torch.embedding, torch.nn.functional.embedding)
+
+
+def _read_elsewhere(
+    model: torch.nn.Module, inputs: Sequence[Any], keywords: Mapping[str, Any] | None
+) -> dict[str, str]:
+    """Linear layers and embeddings whose weight something else reads when the model runs, and what
+    does: a table of queries that is split, say."""
+    if not inputs and not keywords:
+        return {}
+    weights: dict[int, list[str]] = {}
+    for name, module in model.named_modules():
+        is_linear = isinstance(module, torch.nn.Linear) and _is_plain(module)
+        if is_linear or isinstance(module, torch.nn.Embedding):
+            weights.setdefault(id(module.weight), []).append(name)
+    reads = _Reads(weights)
+    try:
+        with torch.no_grad(), reads:
+            model(*inputs, **(keywords or {}))
+    except Exception:  # torch.export says what is wrong, and where
+        return {}
+    return reads.found
 
 
 def _is_read_by_parent(module: torch.nn.Linear) -> bool:
