@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 import torch
+from torch.fx.passes.operator_support import OperatorSupportBase
 
 import edgewise
 from edgewise.backends.xnnpack import XnnpackPartitioner
 from edgewise.compat.exir import EdgeProgramManager, to_edge
 from edgewise.compat.llama import RemoveRedundantTransposes
+from edgewise.compat.partitioners import (
+    generate_partitions_from_list_of_nodes,
+    generate_pattern_op_partitions,
+)
 from edgewise.compat.passes import (
     ExportPass,
     InitializedMutableBufferPass,
@@ -113,3 +118,44 @@ def test_transposes_that_undo_each_other() -> None:
     assert not [n for n in result.graph_module.graph.nodes if "transpose" in str(n.target)]
     for one, other in zip(result.graph_module(x), before, strict=True):
         torch.testing.assert_close(one, other)
+
+
+class Layers(torch.nn.Module):
+    """Two linear layers with an activation each, of which the second is another; a sine between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(4, 4)
+        self.second = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(x).relu().sin()).tanh()
+
+
+def test_partitions_by_patterns_nodes_and_support() -> None:
+    class Pattern(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x).relu()
+
+    class Tanh(OperatorSupportBase):
+        def is_node_supported(self, submodules: Any, node: torch.fx.Node) -> bool:
+            return node.target is torch.ops.aten.tanh.default
+
+    x = torch.rand(2, 4)
+    module = torch.export.export(Layers(), (x,)).graph_module
+    pattern = torch.export.export(Pattern(), (x,)).graph_module.graph
+    second = [n for n in module.graph.nodes if n.target is torch.ops.aten.linear.default][1]
+
+    def names(partitions: list[Any]) -> list[list[str]]:
+        return sorted(sorted(node.name for node in one.nodes) for one in partitions)
+
+    assert names(generate_pattern_op_partitions(module, [pattern])) == [["linear", "relu"]]
+    everything = generate_pattern_op_partitions(module, [pattern], [[second]], Tanh())
+    assert names(everything) == [["linear", "relu"], ["linear_1", "tanh"]]
+    assert names(generate_partitions_from_list_of_nodes(module, [[second]])) == [["linear_1"]]
+    with pytest.raises(AssertionError, match="needs nodes or op_support"):
+        generate_pattern_op_partitions(module)

@@ -118,6 +118,11 @@ ROWS = (
     # partitioners and backends of one's own
     Row("executorch.exir.backend.backend_api", _EXIR, "to_backend"),
     Row("executorch.exir.backend.backend_api", "edgewise.partition", "LoweredBackendModule"),
+    Row(
+        "executorch.exir.backend.canonical_partitioners.pattern_op_partitioner",
+        "edgewise.compat.partitioners",
+        "generate_partitions_from_list_of_nodes generate_pattern_op_partitions",
+    ),
     Row("executorch.exir.backend.compile_spec_schema", _SPEC, "CompileSpec"),
     Row(
         "executorch.exir.passes.quantize_io_pass",
