@@ -9,6 +9,8 @@ import edgewise
 from edgewise.backends.xnnpack import XnnpackPartitioner
 from edgewise.compat.exir import to_edge_transform_and_lower
 from edgewise.compat.llama import CustomKVCache, CustomRingKVCache
+from edgewise.llm import Generator
+from edgewise.runtime import Runtime
 
 HEADS, DEPTH, CONTEXT, WINDOW = 2, 8, 24, 6
 
@@ -67,6 +69,53 @@ def test_calls_go_on_with_what_is_cached(is_ring: bool) -> None:
         at += count
     assert at == text.shape[1]
     torch.testing.assert_close(torch.cat([torch.as_tensor(f) for f in found], 1), wanted)
+
+
+class Language(torch.nn.Module):
+    """As optimum-executorch writes a model: all positions of a call are an input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.words = torch.nn.Embedding(50, HEADS * DEPTH)
+        self.attention = Attention(is_ring=False)
+        self.head = torch.nn.Linear(HEADS * DEPTH, 50)
+
+    def forward(self, input_ids: torch.Tensor, cache_position: torch.Tensor) -> torch.Tensor:
+        attended = self.attention(self.words(input_ids), cache_position)
+        return self.head(attended.flatten(2))
+
+    def text(self, prompt: list[int], count: int) -> list[int]:
+        ids = list(prompt)
+        for _ in range(count):
+            attended = self.attention.whole(self.words(torch.tensor([ids])))
+            ids.append(int(self.head(attended.flatten(2))[0, -1].argmax()))
+        return ids[len(prompt) :]
+
+
+def test_a_model_with_all_positions_generates() -> None:
+    model = Language().eval()
+    length = torch.export.Dim("length", min=1, max=WINDOW)
+    program = torch.export.export(
+        model,
+        (),
+        {"input_ids": torch.ones(1, 3, dtype=torch.long), "cache_position": torch.arange(3)},
+        dynamic_shapes={"input_ids": {1: length}, "cache_position": {0: length}},
+    )
+    wanted = model.text([5, 6, 7, 8, 9, 10, 11, 12], 8)
+    end = wanted[6]
+    constants = {"get_max_seq_len": CONTEXT, "get_vocab_size": 50, "get_eos_id": end}
+    lowered = to_edge_transform_and_lower(
+        program, partitioner=[XnnpackPartitioner()], constant_methods=constants
+    )
+    file = Runtime.get().load_program(lowered.to_executorch().buffer)
+    generator = Generator(file)
+    assert generator.eos_ids == {end}
+    for prompt in ([5, 6, 7, 8, 9, 10, 11, 12], [5, 6, 7, 8]):  # more than a call, and less
+        got = list(generator.generate(prompt, max_new_tokens=8, ignore_eos=True))
+        assert got == model.text(prompt, 8)
+    stops = list(generator.generate([5, 6, 7, 8, 9, 10, 11, 12]))
+    assert stops == wanted[: wanted.index(end)]
 
 
 def test_eager_is_the_same() -> None:

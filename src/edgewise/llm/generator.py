@@ -65,8 +65,9 @@ class Generator:
     """A language model in a file, with one cache: calls of `generate` one after the other.
 
     The file's method is `forward(tokens int64 [1, S], input_pos int64 [1]) -> logits`, the
-    interface of ExecuTorch's runner for language models; what the model can take comes from
-    constant methods of the names that it uses (`get_max_context_len`, `get_vocab_size`,
+    interface of ExecuTorch's runner for language models, or has all positions, int64 [S], in the
+    place of the first, as optimum-executorch writes it; what the model can take comes from
+    constant methods of the names that these use (`get_max_context_len`, `get_vocab_size`,
     `get_bos_id`, `get_eos_ids`). The file is mapped, its weights are read when first used.
 
     model: a path, or a program of `Runtime.load_program`: generators of one program have weights
@@ -92,6 +93,7 @@ class Generator:
         if constants(program, "use_kv_cache") in ([False], [0]):
             raise self._no_model("one without a cache (use_kv_cache)")
         self._chunk = int(tokens[1])
+        self._takes_all_positions = list(meta.input_tensor_meta(1).sizes()) not in ([], [1])
         self.vocab_size = int(logits[-1])
         """Tokens are from 0 to below this."""
         self.has_all_logits = len(logits) == 3 and logits[1] == tokens[1]
@@ -103,7 +105,8 @@ class Generator:
         """Most tokens of a prompt and what follows it."""
         self.bos_id = next((int(t) for t in constants(program, "get_bos_id")), None)
         """The token that begins a text, or None."""
-        self.eos_ids = frozenset(int(t) for t in constants(program, "get_eos_ids"))
+        ends = constants(program, "get_eos_ids") or constants(program, "get_eos_id")
+        self.eos_ids = frozenset(int(t) for t in ends)
         """Tokens that end a text."""
         self.statistics = Statistics()
         """Of the last call of `generate`."""
@@ -273,8 +276,9 @@ class Generator:
         rows: Any = None
         for first in range(0, len(tokens), self._chunk):
             part = np.asarray(tokens[first : first + self._chunk], dtype=np.int64)
-            start = np.array([position + first], dtype=np.int64)
-            rows = self._method.execute([part.reshape(1, -1), start])[0]
+            count = len(part) if self._takes_all_positions else 1
+            positions = np.arange(count, dtype=np.int64) + position + first
+            rows = self._method.execute([part.reshape(1, -1), positions])[0]
             self._cached.extend(part.tolist())
             self._end = max(self._end, len(self._cached))
         return rows.reshape(-1, self.vocab_size)
