@@ -38,6 +38,7 @@ ADVICE = (
         "try edgewise.inspect.compare(model, program, batches)",
     ),
     ("executorch.devtools", "try edgewise.inspect, or the command `edgewise`"),
+    ("executorch.examples.models.llama", "try edgewise.llm, or `edgewise llm export`"),
     ("executorch.examples", "models to start with are in this project's examples/models"),
     ("executorch.exir.backend", "try edge.to_backend(partitioner)"),
     ("executorch.exir.capture", "try torch.export.export(model, inputs)"),
