@@ -364,7 +364,7 @@ class ExportSession:
         quantizer = quantizers[0] if len(quantizers) == 1 else ComposableQuantizer(quantizers)
         return {
             name: calibrate_and_quantize(
-                torch.export.export(model, self._inputs_of(name)[0], strict=self._recipe.strict),
+                self._exported(name, model),
                 self._inputs_of(name),
                 quantizer,
             )
@@ -374,18 +374,21 @@ class ExportSession:
     def _export(self, models: dict[str, nn.Module]) -> dict[str, ExportedProgram]:
         programs = {}
         for name, model in models.items():
-            with torch.no_grad():
-                program = torch.export.export(
-                    model,
-                    self._inputs_of(name)[0],
-                    dynamic_shapes=self._dynamic_shapes.get(name),
-                    strict=self._recipe.strict,
-                )
+            program = self._exported(name, model)
             for change in self._recipe.aten_transform_passes or ():
                 _check_callable("aten_transform_passes", change)
                 program = change(name, program)
             programs[name] = program
         return programs
+
+    def _exported(self, name: str, model: nn.Module) -> ExportedProgram:
+        with torch.no_grad():
+            return torch.export.export(
+                model,
+                self._inputs_of(name)[0],
+                dynamic_shapes=self._dynamic_shapes.get(name),
+                strict=self._recipe.strict,
+            )
 
     def _lower(self, programs: dict[str, ExportedProgram]) -> EdgeProgramManager:
         return to_edge_transform_and_lower(
