@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
+
 import pytest
 import torch
 
 import edgewise
 from edgewise.backends.xnnpack import XnnpackPartitioner
+from edgewise.compat import uninstall
 from edgewise.compat.exir import to_edge_transform_and_lower
-from edgewise.compat.llama import CustomKVCache, CustomRingKVCache
 from edgewise.llm import Generator
 from edgewise.runtime import Runtime
 
+if TYPE_CHECKING:
+    from edgewise.compat.llama import CustomRingKVCache
+
 HEADS, DEPTH, CONTEXT, WINDOW = 2, 8, 24, 6
+
+
+@pytest.fixture(autouse=True, scope="module")
+def operators() -> Iterator[None]:
+    """Are there for these tests alone: others load ExecuTorch's library with the same ones."""
+    import edgewise.compat.llama  # noqa: F401
+
+    yield
+    uninstall()
 
 
 class Attention(torch.nn.Module):
@@ -20,6 +37,8 @@ class Attention(torch.nn.Module):
 
     def __init__(self, is_ring: bool) -> None:
         super().__init__()
+        from edgewise.compat.llama import CustomKVCache, CustomRingKVCache
+
         torch.manual_seed(0)
         self.project = torch.nn.Linear(HEADS * DEPTH, 3 * HEADS * DEPTH)
         cache = CustomKVCache(1, CONTEXT, HEADS, DEPTH)
@@ -40,8 +59,8 @@ class Attention(torch.nn.Module):
             return torch.ops.llama.custom_sdpa(
                 q, keys, values, start_pos=start, drpout_p=0.0, is_causal=True
             )
-        assert isinstance(self.cache, CustomRingKVCache)
-        mask = self.cache.create_causal_mask_for_ring_buffer(start, x.shape[1])
+        ring = cast("CustomRingKVCache", self.cache)
+        mask = ring.create_causal_mask_for_ring_buffer(start, x.shape[1])
         return torch.ops.llama.custom_sdpa(q, keys, values, start_pos=0, attn_mask=mask)
 
     def whole(self, x: torch.Tensor) -> torch.Tensor:
@@ -137,3 +156,17 @@ def test_keys_and_values_in_one_call() -> None:
     attend = torch.nn.functional.scaled_dot_product_attention
     torch.testing.assert_close(got, attend(q, k, v, is_causal=True).transpose(1, 2))
     torch.testing.assert_close(caches[:, :, :2], torch.stack([key, value]))
+
+
+@pytest.mark.peer
+def test_uninstalled_they_are_gone() -> None:
+    """ExecuTorch's library, which ends a process that has its operators already, can be loaded."""
+    code = (
+        "import edgewise.compat as compat; compat.install()\n"
+        "from executorch.extension.llm.custom_ops.custom_ops import custom_sdpa\n"
+        "compat.uninstall()\n"
+        "from executorch.extension.llm.custom_ops import custom_ops\n"
+        "import torch; print(torch.ops.llama.custom_sdpa.default)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "llama.custom_sdpa.default" in done.stdout, done.stderr[-2000:]

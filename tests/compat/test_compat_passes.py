@@ -11,7 +11,6 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 import edgewise
 from edgewise.backends.xnnpack import XnnpackPartitioner
 from edgewise.compat.exir import EdgeProgramManager, to_edge
-from edgewise.compat.llama import RemoveRedundantTransposes
 from edgewise.compat.partitioners import (
     generate_partitions_from_list_of_nodes,
     generate_pattern_op_partitions,
@@ -21,6 +20,7 @@ from edgewise.compat.passes import (
     InitializedMutableBufferPass,
     PassManager,
     QuantFusionPass,
+    RemoveRedundantTransposes,
 )
 from edgewise.partition.delegate import is_delegate_call
 

@@ -140,6 +140,9 @@ def uninstall() -> None:
             sys.meta_path.remove(finder)
     for name in [n for n, module in sys.modules.items() if hasattr(module, _MARK)]:
         del sys.modules[name]
+    operators = sys.modules.pop("edgewise.compat.llama", None)
+    if operators is not None:
+        operators.undefine()
 
 
 def _not_served(path: str) -> str:

@@ -9,13 +9,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.fx import GraphModule, Node
-from torch.fx.passes.infra.pass_base import PassResult
 
-from edgewise.compat.passes import ExportPass
 from edgewise.edge import cache_operators
 
-__all__ = ["CustomKVCache", "CustomRingKVCache", "RemoveRedundantTransposes"]
+__all__ = ["CustomKVCache", "CustomRingKVCache", "undefine"]
 
 # As ExecuTorch declares them; "drpout_p" is its name.
 _ATTENTION = "Tensor? attn_mask=None, float drpout_p=0.0, bool is_causal=False, float? scale=None"
@@ -54,6 +51,11 @@ for _name, (_schema, _real, _shape) in _OPERATORS.items():
         torch.library.register_fake(f"llama::{_name}", _shape, lib=_library)
 
 custom_sdpa = torch.ops.llama.custom_sdpa
+
+
+def undefine() -> None:
+    """Takes the operators back: loading ExecuTorch's library of them ends a process that has any."""
+    _library._destroy()
 
 
 class CustomKVCache(nn.Module):
@@ -160,39 +162,3 @@ class CustomRingKVCache(CustomKVCache):
         """A ring for the same heads."""
         batch, _, heads, depth = kv_cache.k_cache.shape
         return cls(batch, sliding_window_size, heads, depth, kv_cache.k_cache.dtype)
-
-
-class RemoveRedundantTransposes(ExportPass):
-    """Takes out pairs of `transpose` or of `permute` that undo each other."""
-
-    def call(self, graph_module: GraphModule) -> PassResult:
-        """Changes the graph in place."""
-        changed = False
-        for node in list(graph_module.graph.nodes):
-            before: Any = node.args[0] if node.args else None
-            if not (_is_permutation(node) and _is_permutation(before)):
-                continue
-            dims = list(range(node.meta["val"].dim()))
-            if _permuted(_permuted(dims, before), node) == dims:
-                node.replace_all_uses_with(before.args[0])
-                changed = True
-        graph_module.graph.eliminate_dead_code()
-        graph_module.recompile()
-        return PassResult(graph_module, changed)
-
-
-def _is_permutation(node: Any) -> bool:
-    return isinstance(node, Node) and node.target in (
-        torch.ops.aten.transpose.int,
-        torch.ops.aten.permute.default,
-    )
-
-
-def _permuted(dims: list[int], node: Any) -> list[int]:
-    """The dimensions' order behind the node."""
-    if node.target is torch.ops.aten.permute.default:
-        return [dims[i] for i in node.args[1]]
-    one, other = node.args[1:]
-    swapped = list(dims)
-    swapped[one], swapped[other] = dims[other], dims[one]
-    return swapped

@@ -9,7 +9,7 @@ import torch
 from torch._export.pass_base import _ExportPassBaseDeprecatedDoNotUse as _InterpreterPass
 from torch._export.pass_infra.node_metadata import NodeMetadata
 from torch._export.pass_infra.proxy_value import ProxyValue
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 from torch.fx.passes.infra import pass_manager as fx
 from torch.fx.passes.infra.pass_base import PassResult
 from torch.utils import _pytree as pytree
@@ -88,6 +88,25 @@ class InitializedMutableBufferPass(QuantFusionPass):
         self.patterns = list(patterns)
 
 
+class RemoveRedundantTransposes(ExportPass):
+    """Takes out pairs of `transpose` or of `permute` that undo each other."""
+
+    def call(self, graph_module: GraphModule) -> PassResult:
+        """Changes the graph in place."""
+        changed = False
+        for node in list(graph_module.graph.nodes):
+            before: Any = node.args[0] if node.args else None
+            if not (_is_permutation(node) and _is_permutation(before)):
+                continue
+            dims = list(range(node.meta["val"].dim()))
+            if _permuted(_permuted(dims, before), node) == dims:
+                node.replace_all_uses_with(before.args[0])
+                changed = True
+        graph_module.graph.eliminate_dead_code()
+        graph_module.recompile()
+        return PassResult(graph_module, changed)
+
+
 class PassManager(fx.PassManager):
     """Passes one after the other, in lists of lists if need be; itself a pass."""
 
@@ -110,3 +129,20 @@ class PassManager(fx.PassManager):
         assert isinstance(module, GraphModule)
         module.recompile()
         module.graph.lint()
+
+
+def _is_permutation(node: Any) -> bool:
+    return isinstance(node, Node) and node.target in (
+        torch.ops.aten.transpose.int,
+        torch.ops.aten.permute.default,
+    )
+
+
+def _permuted(dims: list[int], node: Any) -> list[int]:
+    """The dimensions' order behind the node."""
+    if node.target is torch.ops.aten.permute.default:
+        return [dims[i] for i in node.args[1]]
+    one, other = node.args[1:]
+    swapped = list(dims)
+    swapped[one], swapped[other] = dims[other], dims[one]
+    return swapped

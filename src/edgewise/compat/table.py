@@ -140,7 +140,7 @@ ROWS = (
         _LLAMA,
         "custom_sdpa",
     ),
-    Row("executorch.extension.llm.export.export_passes", _LLAMA, "RemoveRedundantTransposes"),
+    Row("executorch.extension.llm.export.export_passes", _PASSES, "RemoveRedundantTransposes"),
     Row(
         "executorch.examples.models.llama.source_transformation.custom_kv_cache",
         _LLAMA,
