@@ -54,7 +54,7 @@ custom_sdpa = torch.ops.llama.custom_sdpa
 
 
 def undefine() -> None:
-    """Takes the operators back: loading ExecuTorch's library of them ends a process that has any."""
+    """Takes the operators back: ExecuTorch's library of them ends a process that has any."""
     _library._destroy()
 
 
