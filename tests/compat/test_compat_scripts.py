@@ -98,10 +98,6 @@ COMMANDS = {
         "linear_xnnpack_q8.pte",
         "XnnpackBackend",
     ),
-    "executorch.examples.xnnpack.aot_compiler -m add_mul --delegate": (
-        "add_mul_xnnpack_fp32.pte",
-        "XnnpackBackend",
-    ),
     "executorch.backends.arm.scripts.aot_arm_compiler --model_name net.py --target ethos-u55-128 "
     "--delegate --quantize -o net.pte": ("net.pte", "EthosUBackend"),
 }
