@@ -133,6 +133,12 @@ def test_a_model_with_all_positions_generates() -> None:
     for prompt in ([5, 6, 7, 8, 9, 10, 11, 12], [5, 6, 7, 8]):  # more than a call, and less
         got = list(generator.generate(prompt, max_new_tokens=8, ignore_eos=True))
         assert got == model.text(prompt, 8)
+    said = list(generator.generate([5, 6, 7], max_new_tokens=3, ignore_eos=True))
+    # A text goes on from its end, and is computed again else: the caches may be rings.
+    for prompt, reused in (([5, 6, 7, *said, 9], 5), ([5, 6, 7, 8], 0)):
+        got = list(generator.generate(prompt, max_new_tokens=3, reuse_prefix=True, ignore_eos=True))
+        assert got == model.text(prompt, 3)
+        assert generator.statistics.reused_tokens == reused
     stops = list(generator.generate([5, 6, 7, 8, 9, 10, 11, 12]))
     assert stops == wanted[: wanted.index(end)]
 

@@ -113,7 +113,9 @@ class Generator:
         self.program = program
         """What the generator runs, for another one with a cache of its own."""
         rewind = constants(program, "get_max_rewind")
-        self._max_rewind = int(rewind[0]) if rewind else self.max_context_len
+        # Caches of others may be rings, and do not say how far back these hold a text.
+        unknown = 0 if self._takes_all_positions else self.max_context_len
+        self._max_rewind = int(rewind[0]) if rewind else unknown
         self._session = program.new_session()
         self._method = self._session.load_method("forward")
         self._cached: list[int] = []  # tokens whose keys and values the cache has
