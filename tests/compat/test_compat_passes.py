@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.export import ExportedProgram
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 import edgewise
@@ -16,12 +17,16 @@ from edgewise.compat.partitioners import (
     generate_pattern_op_partitions,
 )
 from edgewise.compat.passes import (
+    ExportedProgramPassBase,
+    ExportedProgramPassManager,
+    ExportedProgramPassResult,
     ExportPass,
     InitializedMutableBufferPass,
     PassManager,
     QuantFusionPass,
     RemoveRedundantTransposes,
 )
+from edgewise.errors import EdgewiseError
 from edgewise.partition.delegate import is_delegate_call
 
 
@@ -86,6 +91,49 @@ def test_a_pass_alone_is_one_pass() -> None:
         got = edgewise.load(made.to_executorch().buffer)(x)
         is_changed = not isinstance(passes, list)
         torch.testing.assert_close(torch.as_tensor(got), x + x if is_changed else x * x)
+
+
+class Sums(ExportedProgramPassBase):
+    """x + y for x * y, in place."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def requires(self, exported_program: ExportedProgram) -> None:
+        self.seen.append("before")
+
+    def ensures(self, exported_program: ExportedProgram) -> None:
+        self.seen.append("after")
+
+    def call(self, exported_program: ExportedProgram) -> ExportedProgramPassResult:
+        for node in exported_program.graph.nodes:
+            if node.target is torch.ops.aten.mul.Tensor:
+                node.target = torch.ops.aten.add.Tensor
+        return ExportedProgramPassResult(exported_program, True)
+
+
+def test_passes_over_programs() -> None:
+    class Product(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * x
+
+    x, sums = torch.rand(3), Sums()
+    edge = to_edge(torch.export.export(Product(), (x,)))
+    made = edge.transform(ExportedProgramPassManager([[sums], ExportPass()]))
+    assert sums.seen == ["before", "after"]
+    for manager, wanted in ((made, x + x), (edge, x * x)):  # the first one is as it was
+        got = edgewise.load(manager.to_executorch().buffer)(x)
+        torch.testing.assert_close(torch.as_tensor(got), wanted)
+
+    class Nothing(Sums):
+        def call(self, exported_program: ExportedProgram) -> ExportedProgramPassResult:
+            return ExportedProgramPassResult(None, True)  # type: ignore[arg-type]
+
+        def ensures(self, exported_program: ExportedProgram) -> None:
+            return
+
+    with pytest.raises(EdgewiseError, match="must return an ExportedProgram; got NoneType"):
+        edge.transform([Nothing()])
 
 
 def test_a_manager_checks_what_passes_leave() -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch._export.pass_base import _ExportPassBaseDeprecatedDoNotUse as _InterpreterPass
 from torch._export.pass_infra.node_metadata import NodeMetadata
 from torch._export.pass_infra.proxy_value import ProxyValue
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.fx.passes.infra import pass_manager as fx
 from torch.fx.passes.infra.pass_base import PassResult
 from torch.utils import _pytree as pytree
 
+from edgewise.lowering.managers import apply_pass
 from edgewise.partition.delegate import LoweredBackendModule, call_delegate
 
 __all__ = ["ExportPass", "NodeMetadata", "PassManager", "PassType", "ProxyValue"]
@@ -67,6 +71,54 @@ class ExportPass(_InterpreterPass):
         )
         made.node.meta.update(meta.data)
         return ProxyValue(made.node.meta["val"], made)
+
+
+@dataclass(frozen=True)
+class ExportedProgramPassResult:
+    """The program, and whether it is another than before."""
+
+    exported_program: ExportedProgram
+    modified: bool
+
+
+class ExportedProgramPassBase(ABC):
+    """A pass over a program: its graph and its signature."""
+
+    takes_program = True
+
+    def __call__(self, exported_program: ExportedProgram) -> ExportedProgramPassResult:
+        """`requires`, `call`, and `ensures` of what it made."""
+        self.requires(exported_program)
+        result = self.call(exported_program)
+        self.ensures(result.exported_program)
+        return result
+
+    @abstractmethod
+    def call(self, exported_program: ExportedProgram) -> ExportedProgramPassResult:
+        """What the pass does."""
+
+    def requires(self, exported_program: ExportedProgram) -> None:
+        """Raises if the program is not one for the pass."""
+        return
+
+    def ensures(self, exported_program: ExportedProgram) -> None:
+        """Raises if the program is not what the pass should make."""
+        return
+
+
+class ExportedProgramPassManager(ExportedProgramPassBase):
+    """Passes over programs and over graph modules, one after the other; itself a pass."""
+
+    def __init__(self, passes: Sequence[Any] | None = None, steps: int = 1) -> None:
+        self.passes = pytree.tree_leaves(list(passes or ()))
+        self.steps = steps
+
+    def call(self, exported_program: ExportedProgram) -> ExportedProgramPassResult:
+        """All passes, `steps` times."""
+        program = exported_program
+        for one in self.passes * self.steps:
+            program = apply_pass(one, program)
+        return ExportedProgramPassResult(program, bool(self.passes))
 
 
 class QuantFusionPass(ExportPass):

@@ -176,7 +176,7 @@ class EdgeProgramManager:
             if chosen:
                 program = copy_program(program)
                 for one in chosen:
-                    program = _apply(one, program)
+                    program = apply_pass(one, program)
                 sync_outputs(program)
                 recompile_all(program)
             programs[name] = program
@@ -644,7 +644,18 @@ def _missing_kernels(program: ExportedProgram) -> dict[str, str]:
     }
 
 
-def _apply(one: PassType, program: ExportedProgram) -> ExportedProgram:
+def apply_pass(one: PassType, program: ExportedProgram) -> ExportedProgram:
+    """The program that a pass makes, which may edit this one. A pass whose `takes_program` is true
+    is called on the program, and gives a result with an `exported_program`; others are called on
+    its graph module."""
+    if getattr(one, "takes_program", False):
+        made = one(program).exported_program  # type: ignore[arg-type]
+        if not isinstance(made, ExportedProgram):
+            raise EdgewiseError(
+                f"[transform] a pass over programs must return an ExportedProgram; "
+                f"got {type(made).__name__}"
+            )
+        return made
     result = one(program.graph_module)
     module = getattr(result, "graph_module", result)
     if module is None or module is program.graph_module:
