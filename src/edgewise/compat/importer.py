@@ -17,10 +17,12 @@ from edgewise.compat.loggers import connect, disconnect
 from edgewise.compat.table import AT_IMPORT, ROOT, SERVED, paths
 
 _MARK = "__edgewise__"
+# What the installed ExecuTorch's own files are for: models and command lines, which are written in
+# PyTorch and in names that are served. Its Llama is not: that needs what is not served.
 _SCRIPTS = tuple(
     f"{ROOT}.{path}" for path in ("examples", "backends.arm.scripts", "backends.nxp.tests")
 )
-_SERVED_SCRIPTS = f"{ROOT}.examples.models.llama"
+_NO_SCRIPTS = f"{ROOT}.examples.models.llama"
 
 
 class ServedModule(ModuleType):
@@ -57,14 +59,14 @@ class _Loader(Loader):
 
 
 class _Finder(MetaPathFinder):
-    """Answers for everything below `executorch`, so that nothing of the real one mixes in."""
+    """Answers for everything below `executorch`: of the real one come its scripts alone."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname != ROOT and not fullname.startswith(f"{ROOT}."):
             return None
-        if fullname.startswith(_SCRIPTS) and not fullname.startswith(_SERVED_SCRIPTS):
+        if fullname.startswith(_SCRIPTS) and not fullname.startswith(_NO_SCRIPTS):
             found = _script(fullname)
             if found is not None:
                 return found

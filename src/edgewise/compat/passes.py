@@ -20,7 +20,19 @@ from torch.utils import _pytree as pytree
 from edgewise.lowering.managers import apply_pass
 from edgewise.partition.delegate import LoweredBackendModule, call_delegate
 
-__all__ = ["ExportPass", "NodeMetadata", "PassManager", "PassType", "ProxyValue"]
+__all__ = [
+    "ExportPass",
+    "ExportedProgramPassBase",
+    "ExportedProgramPassManager",
+    "ExportedProgramPassResult",
+    "InitializedMutableBufferPass",
+    "NodeMetadata",
+    "PassManager",
+    "PassType",
+    "ProxyValue",
+    "QuantFusionPass",
+    "RemoveRedundantTransposes",
+]
 
 PassType = Callable[[GraphModule], Any]
 
