@@ -163,25 +163,29 @@ def test_open_sizes_stay_open(scheme: str, dtype: torch.dtype) -> None:
 
 def test_weights_that_other_operators_read_stay_float() -> None:
     class Queries(torch.nn.Module):
-        """As DETR's: a table that is split, a layer whose weight is a matrix of the parent's."""
+        """As DETR's: a table that is split, a layer whose weight is a matrix of the parent's. It
+        writes to a buffer."""
 
         def __init__(self) -> None:
             super().__init__()
             self.words = torch.nn.Embedding(8, 64)
             self.queries = torch.nn.Embedding(6, 64)
+            self.listed = torch.nn.Embedding(1, 64)
+            self.register_buffer("calls", torch.zeros(1))
             self.first = torch.nn.Linear(64, 64)
             self.second = torch.nn.Linear(64, 32)
             self.head = torch.nn.Linear(64, 8, bias=False)
             self.head.weight = self.words.weight
 
         def forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            x = self.first(self.words(ids))
+            self.calls.add_(1)  # type: ignore[operator]
+            x = self.first(self.words(ids)) + torch.cat([self.listed.weight, self.listed.weight])[0]
             one, other = self.queries.weight.split(3)
             return self.head(x + one.sum(0) * other.sum(0)), self.second(x) @ self.second.weight
 
     torch.manual_seed(0)
     model, ids = Queries().eval(), torch.randint(0, 8, (2, 5))
-    with pytest.warns(UserWarning, match=r"other operators read, too: queries \(split\), second"):
+    with pytest.warns(UserWarning, match=r"read, too: listed \(cat\), queries \(split\), second"):
         program = quantize(model, (ids,), "int4-dynamic", XNNPACKQuantizer)
     # The integers of a weight are read through an operator of torchao's.
     reads = {
@@ -190,6 +194,7 @@ def test_weights_that_other_operators_read_stay_float() -> None:
         if node.op == "placeholder"
     }
     of_integers = {name for name, users in reads.items() if "access" in users}
+    assert program.state_dict["calls"].item() == 0
     assert of_integers == {"p_words_weight", "p_first_weight", "p_head_weight"}
     for got, wanted in zip(program.module()(ids), model(ids), strict=True):
         error = float((got - wanted).square().sum() / wanted.square().sum())

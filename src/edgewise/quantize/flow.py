@@ -13,6 +13,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.nn.utils import parametrize
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 from edgewise.edge.export import export_module
 from edgewise.edge.graph import dtype_name
@@ -229,7 +230,7 @@ def prepare(
     exported = without_vmap(exported)
     graph = exported.module()
     # What the model writes to its buffers while it is calibrated is not their first value.
-    state = [(buffer, buffer.clone()) for buffer in graph.buffers()]
+    state = _buffers(graph)
     studied: list[Batch] = []
     if methods and calibration is not None:
         studied, calibration = first_batches(
@@ -265,10 +266,22 @@ def prepare(
     for method in methods:
         if method.after is not None:
             method.after(prepared, studied)
+    _put_back(state)
+    return prepared, exported
+
+
+State = list[tuple[torch.Tensor, torch.Tensor]]
+
+
+def _buffers(model: torch.nn.Module) -> State:
+    """With what they hold now, for `_put_back`."""
+    return [(buffer, buffer.clone()) for buffer in model.buffers()]
+
+
+def _put_back(state: State) -> None:
     with torch.no_grad():
         for buffer, first in state:
             buffer.copy_(first)
-    return prepared, exported
 
 
 def _config(scheme: Scheme) -> QuantizationConfig:
@@ -392,7 +405,7 @@ class _Reads(TorchFunctionMode):
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         if func not in _LAYERS and isinstance(result, (torch.Tensor, list, tuple)):
-            for value in (*args, *(kwargs or {}).values()):
+            for value in pytree.tree_leaves((args, kwargs)):
                 for name in self._weights.get(id(value), ()):
                     self.found[name] = getattr(func, "__name__", str(func))
         return result
@@ -413,12 +426,16 @@ def _read_elsewhere(
         is_linear = isinstance(module, torch.nn.Linear) and _is_plain(module)
         if is_linear or isinstance(module, torch.nn.Embedding):
             weights.setdefault(id(module.weight), []).append(name)
-    reads = _Reads(weights)
+    reads, state = _Reads(weights), _buffers(model)
+    # A model may write to its inputs and its buffers.
+    given, named = copy.deepcopy((tuple(inputs), dict(keywords or {})))
     try:
         with torch.no_grad(), reads:
-            model(*inputs, **(keywords or {}))
+            model(*given, **named)
     except Exception:  # torch.export says what is wrong, and where
         return {}
+    finally:
+        _put_back(state)
     return reads.found
 
 
