@@ -1,8 +1,9 @@
-// Attention over a cache of keys and values: llama::update_cache, custom_sdpa and
-// sdpa_with_kv_cache, under ExecuTorch's names and schemas.
+// Attention over a cache of keys and values: llama::update_cache, update_cache_with_indices,
+// custom_sdpa, custom_quantized_sdpa and sdpa_with_kv_cache, under ExecuTorch's names and schemas.
 //
 // query, key, value [B, S, heads, D]; caches [B, context, key heads, D]. Only the part of a cache
 // that some query sees is read. Here caches may be of another floating type than the rest.
+// Quantized ones are int8, queries, too, with a scale and a zero point for each D of them.
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -10,6 +11,7 @@
 
 #include "attend.h"
 #include "cpu_dispatch.h"
+#include "indices.h"
 #include "kernel_status.h"
 #include "position_attention.h"
 #include "view.h"
@@ -53,6 +55,20 @@ Status cache_part(const Tensor& value, Tensor* cache, int64_t start, View* part)
   return {};
 }
 
+// Of an int8 tensor [..., D]: float32 and int8 [..., 1].
+struct Parameters {
+  const Tensor* zero_points = nullptr;
+  const Tensor* scales = nullptr;
+
+  // Row `row` of D elements from `data` on, as real numbers.
+  void dequantize(const std::byte* data, int64_t row, int64_t depth, float* to) const {
+    const auto* from = reinterpret_cast<const int8_t*>(data);
+    const float scale = *reinterpret_cast<const float*>(view_of(*scales).at(row));
+    const auto zero = *reinterpret_cast<const int8_t*>(view_of(*zero_points).at(row));
+    for (int64_t d = 0; d < depth; ++d) to[d] = static_cast<float>(from[d] - zero) * scale;
+  }
+};
+
 struct Call {
   const Tensor* query = nullptr;
   const Tensor* keys = nullptr;
@@ -62,6 +78,10 @@ struct Call {
   bool is_causal = false;
   std::optional<double> scale;
   Tensor* out = nullptr;
+  // Of int8 tensors.
+  bool is_quantized = false;
+  Parameters of_query, of_keys, of_values;
+  size_t position_dim = 1;  // heads are the other one of 1 and 2
 };
 
 class CacheAttention {
@@ -73,7 +93,9 @@ class CacheAttention {
 
  private:
   Status check_sizes() const;
+  Status check_types() const;
   Status read_mask();
+  void load_row(const Tensor& from, const Parameters& parameters, int64_t offset, float* to) const;
   Status run_position(int64_t batch, Workers* workers) const;
   Status run_task(int64_t task) const;
   void attend_to_all(const Attention& attention, int64_t batch, int64_t key_head, float* memory,
@@ -81,7 +103,7 @@ class CacheAttention {
 
   const Call& call_;
   ScalarType type_ = ScalarType::kFloat, cache_type_ = ScalarType::kFloat;
-  int64_t batches_ = 0, positions_ = 0, heads_ = 0, key_heads_ = 0, depth_ = 0;
+  int64_t batches_ = 0, positions_ = 0, heads_ = 0, key_heads_ = 0, depth_ = 0, context_ = 0;
   int64_t filled_ = 0;  // keys that some query sees
   float scale_ = 1;
   // The queries of a block of positions to one head of keys make a task.
@@ -89,15 +111,44 @@ class CacheAttention {
   Scratch<float> mask_;
 };
 
+Status check_parameters(const Tensor& of, const Parameters& parameters) {
+  for (const Tensor* tensor : {parameters.scales, parameters.zero_points}) {
+    const ScalarType type = tensor == parameters.scales ? ScalarType::kFloat : ScalarType::kChar;
+    bool fits = tensor->rank() == 4 && tensor->type() == type && tensor->size(3) == 1 &&
+                view_of(*tensor).is_row_major();
+    for (size_t dim = 0; fits && dim < 3; ++dim) fits = tensor->size(dim) == of.size(dim);
+    if (!fits) {
+      return error(Code::kInvalidArgument,
+                   "scales must be float32 and zero points int8, one for each row; got %s for %s",
+                   tensor->describe().c_str(), of.describe().c_str());
+    }
+  }
+  return {};
+}
+
+Status CacheAttention::check_types() const {
+  if (call_.is_quantized) {
+    if (type_ != ScalarType::kChar || cache_type_ != type_) {
+      return error(Code::kInvalidArgument, "queries and caches must be int8; got %s and %s",
+                   call_.query->describe().c_str(), call_.keys->describe().c_str());
+    }
+    EDGEWISE_RETURN_IF_ERROR(check_parameters(*call_.query, call_.of_query));
+    EDGEWISE_RETURN_IF_ERROR(check_parameters(*call_.keys, call_.of_keys));
+    return check_parameters(*call_.values, call_.of_values);
+  }
+  if (is_cache_type(type_) && is_cache_type(cache_type_)) return {};
+  return error(Code::kInvalidArgument,
+               "queries and caches must be float32, float16 or bfloat16; got %s and %s",
+               call_.query->describe().c_str(), call_.keys->describe().c_str());
+}
+
 Status CacheAttention::check_sizes() const {
-  const int64_t context = call_.keys->size(1);
   const bool fits = std::ranges::equal(call_.keys->sizes(), call_.values->sizes()) &&
                     call_.keys->size(0) == batches_ && call_.keys->size(3) == depth_ &&
                     call_.keys->type() == call_.values->type();
-  if (!fits || !is_cache_type(type_) || !is_cache_type(cache_type_)) {
+  if (!fits) {
     return error(Code::kInvalidArgument,
-                 "queries and caches must be float32, float16 or bfloat16, caches of one type, "
-                 "all of one batch and depth; got %s, %s and %s",
+                 "caches must be of one type, all of one batch and depth; got %s, %s and %s",
                  call_.query->describe().c_str(), call_.keys->describe().c_str(),
                  call_.values->describe().c_str());
   }
@@ -106,13 +157,16 @@ Status CacheAttention::check_sizes() const {
                  "heads of queries must be a multiple of those of keys; got %lld and %lld",
                  static_cast<long long>(heads_), static_cast<long long>(key_heads_));
   }
-  return check_position(context, positions_, call_.start);
+  // With a mask the start is not asked for.
+  return call_.mask != nullptr && call_.is_quantized
+             ? Status{}
+             : check_position(context_, positions_, call_.start);
 }
 
 Status CacheAttention::read_mask() {
   const View mask = view_of(*call_.mask);
   if (mask.sizes.size() != 2 || !is_floating(mask.type) || mask.sizes[0] != positions_ ||
-      mask.sizes[1] > call_.keys->size(1) || !mask.is_row_major()) {
+      mask.sizes[1] > context_ || !mask.is_row_major()) {
     return error(Code::kInvalidArgument,
                  "a mask must hold real numbers in order, one for each query and key; got %s",
                  call_.mask->describe().c_str());
@@ -127,15 +181,18 @@ Status CacheAttention::prepare() {
   EDGEWISE_RETURN_IF_ERROR(check_four_dims(*call_.query, "query"));
   EDGEWISE_RETURN_IF_ERROR(check_four_dims(*call_.keys, "the cache of keys"));
   EDGEWISE_RETURN_IF_ERROR(check_four_dims(*call_.values, "the cache of values"));
-  batches_ = call_.query->size(0), positions_ = call_.query->size(1);
-  heads_ = call_.query->size(2), depth_ = call_.query->size(3);
-  key_heads_ = call_.keys->size(2);
+  const size_t head_dim = 3 - call_.position_dim;
+  batches_ = call_.query->size(0), positions_ = call_.query->size(call_.position_dim);
+  heads_ = call_.query->size(head_dim), depth_ = call_.query->size(3);
+  key_heads_ = call_.keys->size(head_dim), context_ = call_.keys->size(call_.position_dim);
   type_ = call_.query->type(), cache_type_ = call_.keys->type();
+  EDGEWISE_RETURN_IF_ERROR(check_types());
   EDGEWISE_RETURN_IF_ERROR(check_sizes());
   filled_ = call_.start + positions_;
   if (call_.mask != nullptr) EDGEWISE_RETURN_IF_ERROR(read_mask());
   EDGEWISE_RETURN_IF_ERROR(call_.out->resize(call_.query->sizes()));
-  if (call_.out->type() != type_ || !view_of(*call_.out).is_row_major()) {
+  const ScalarType made = call_.is_quantized ? ScalarType::kFloat : type_;
+  if (call_.out->type() != made || !view_of(*call_.out).is_row_major()) {
     return error(Code::kInvalidArgument, "the result must be like the query; got %s",
                  call_.out->describe().c_str());
   }
@@ -199,7 +256,7 @@ Status CacheAttention::run_task(int64_t task) const {
   EDGEWISE_RETURN_IF_ERROR(memory.reserve(2 * block + transposed + converted));
   float* queries = memory.data();
   float* result = queries + block;
-  const View source = view_of(*call_.query), target = view_of(*call_.out);
+  const View target = view_of(*call_.out);
   for (int64_t done = 0; done < rows; done += kQueryBlock) {
     const int64_t count = std::min(kQueryBlock, rows - done);
     int64_t limits[kQueryBlock];
@@ -209,13 +266,15 @@ Status CacheAttention::run_task(int64_t task) const {
     for (int64_t row = 0; row < count; ++row) {
       const int64_t position = first + (done + row) / shared;
       const int64_t head = key_head * shared + (done + row) % shared;
-      offsets[row] = ((batch * positions_ + position) * heads_ + head) * depth_;
+      offsets[row] = call_.position_dim == 1
+                         ? ((batch * positions_ + position) * heads_ + head) * depth_
+                         : ((batch * heads_ + head) * positions_ + position) * depth_;
       limits[row] = call_.is_causal ? std::min(call_.start + position + 1, filled_) : filled_;
       mask_rows[row] = call_.mask == nullptr ? nullptr : mask_.data() + position * filled_;
       most[row] = -std::numeric_limits<float>::infinity();
       total[row] = 0;
       float* query = queries + row * depth_;
-      load<float>(type_, source.at(offsets[row]), 1, depth_, query);
+      load_row(*call_.query, call_.of_query, offsets[row], query);
       for (int64_t d = 0; d < depth_; ++d) query[d] *= scale_;
     }
     std::fill_n(result, count * depth_, 0.0f);
@@ -225,10 +284,21 @@ Status CacheAttention::run_task(int64_t task) const {
     for (int64_t row = 0; row < count; ++row) {
       const float factor = total[row] > 0 ? 1 / total[row] : 0.0f;
       for (int64_t d = 0; d < depth_; ++d) result[row * depth_ + d] *= factor;
-      store<float>(type_, result + row * depth_, depth_, target.at(offsets[row]), 1);
+      store<float>(target.type, result + row * depth_, depth_, target.at(offsets[row]), 1);
     }
   }
   return {};
+}
+
+// A row of D elements at `offset`.
+void CacheAttention::load_row(const Tensor& from, const Parameters& parameters, int64_t offset,
+                              float* to) const {
+  const View view = view_of(from);
+  if (call_.is_quantized) {
+    parameters.dequantize(view.at(offset), offset / depth_, depth_, to);
+  } else {
+    load<float>(view.type, view.at(offset), 1, depth_, to);
+  }
 }
 
 void CacheAttention::attend_to_all(const Attention& attention, int64_t batch, int64_t key_head,
@@ -236,8 +306,10 @@ void CacheAttention::attend_to_all(const Attention& attention, int64_t batch, in
   float* converted = memory + (attention.count < kTransposedFrom ? 0 : kKeyBlock * depth_);
   const int64_t end = *std::max_element(attention.limits, attention.limits + attention.count);
   const View keys = view_of(*call_.keys), values = view_of(*call_.values);
-  const int64_t step = key_heads_ * depth_;
-  const int64_t begin = (batch * call_.keys->size(1) * key_heads_ + key_head) * depth_;
+  const bool by_position = call_.position_dim == 1;
+  const int64_t step = by_position ? key_heads_ * depth_ : depth_;
+  const int64_t begin = by_position ? (batch * context_ * key_heads_ + key_head) * depth_
+                                    : (batch * key_heads_ + key_head) * context_ * depth_;
   for (int64_t first = 0; first < end; first += kKeyBlock) {
     const int64_t count = std::min(kKeyBlock, end - first);
     const int64_t offset = begin + first * step;
@@ -248,8 +320,8 @@ void CacheAttention::attend_to_all(const Attention& attention, int64_t batch, in
     }
     float* other = converted + kKeyBlock * depth_;
     for (int64_t j = 0; j < count; ++j) {
-      load<float>(cache_type_, keys.at(offset + j * step), 1, depth_, converted + j * depth_);
-      load<float>(cache_type_, values.at(offset + j * step), 1, depth_, other + j * depth_);
+      load_row(*call_.keys, call_.of_keys, offset + j * step, converted + j * depth_);
+      load_row(*call_.values, call_.of_values, offset + j * step, other + j * depth_);
     }
     attend(attention, converted, other, depth_, first, count, memory, state);
   }
@@ -273,28 +345,69 @@ Status update_cache(KernelContext& context) {
   return context.status();
 }
 
+// Row s of `value` goes to the position that `indices` [B, S] gives; `start_pos` says nothing.
+Status update_cache_with_indices(KernelContext& context) {
+  const Tensor* value = context.tensor(0);
+  Tensor* cache = context.out(1);
+  const Tensor* indices = context.tensor(3);
+  if (!context.ok()) return context.status();
+  View all;
+  EDGEWISE_TRY(cache_part(*value, cache, 0, &all));
+  const bool fits = indices->rank() == 2 && indices->size(0) == value->size(0) &&
+                    indices->size(1) == value->size(1) && indices->type() == ScalarType::kLong &&
+                    view_of(*indices).is_row_major();
+  if (!fits) {
+    return context.fail(Code::kInvalidArgument,
+                        "indices must be int64, one for each position; got %s for %s",
+                        indices->describe().c_str(), value->describe().c_str());
+  }
+  Indices wanted;
+  EDGEWISE_TRY(wanted.read(*indices, cache->size(1), Indices::Negative::kRefused));
+  const View from = view_of(*value), to = view_of(*cache);
+  const int64_t positions = value->size(1);
+  for (int64_t i = 0; i < wanted.count(); ++i) {
+    const int64_t batch = i / positions;
+    EDGEWISE_TRY(assign(to.narrow(0, batch, 1).narrow(1, wanted[i], 1),
+                        from.narrow(0, batch, 1).narrow(1, i % positions, 1)));
+  }
+  return context.status();
+}
+
 // Reads the arguments from attn_mask on, which the operators share.
-Call read_call(KernelContext& context, size_t mask) {
+Call read_call(KernelContext& context, size_t mask, size_t out) {
   Call call;
   call.query = context.tensor(0);
   call.mask = context.optional_tensor(mask);
   static_cast<void>(context.number(mask + 1));  // dropout: not when a model is used
   call.is_causal = context.boolean(mask + 2);
   call.scale = context.optional_number(mask + 3);
-  call.out = output(context, mask + 4);
+  call.out = output(context, out);
   return call;
 }
 
 Status custom_sdpa(KernelContext& context) {
-  Call call = read_call(context, 4);
+  Call call = read_call(context, 4, 8);
   call.keys = context.tensor(1);
   call.values = context.tensor(2);
   call.start = context.integer(3);
   return context.ok() ? run_attention(context, call) : context.status();
 }
 
+Status custom_quantized_sdpa(KernelContext& context) {
+  Call call = read_call(context, 4, 15);
+  call.keys = context.tensor(1);
+  call.values = context.tensor(2);
+  call.start = context.integer(3);
+  call.is_quantized = true;
+  call.of_query = {context.tensor(8), context.tensor(9)};
+  call.of_keys = {context.tensor(10), context.tensor(11)};
+  call.of_values = {context.tensor(12), context.tensor(13)};
+  call.position_dim = context.boolean(14) ? 2 : 1;
+  return context.ok() ? run_attention(context, call) : context.status();
+}
+
 Status sdpa_with_kv_cache(KernelContext& context) {
-  Call call = read_call(context, 7);
+  Call call = read_call(context, 7, 11);
   const Tensor* key = context.tensor(1);
   const Tensor* value = context.tensor(2);
   Tensor* key_cache = context.out(3);
@@ -320,7 +433,9 @@ Status sdpa_with_kv_cache(KernelContext& context) {
 
 constexpr KernelEntry kKernels[] = {
     {"llama::update_cache.out", 4, update_cache},
+    {"llama::update_cache_with_indices.out", 5, update_cache_with_indices},
     {"llama::custom_sdpa.out", 9, custom_sdpa},
+    {"llama::custom_quantized_sdpa.out", 16, custom_quantized_sdpa},
     {"llama::sdpa_with_kv_cache.out", 12, sdpa_with_kv_cache},
 };
 const KernelTable table(kEveryLevel, kSelected<kKernels>);

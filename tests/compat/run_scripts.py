@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from edgewise.compat.importer import OWN_FILES
+
 SCRIPTS = Path(__file__).parent / "scripts"
 
 
@@ -71,7 +73,7 @@ def main() -> None:
         name
         for name, module in sys.modules.items()
         if "site-packages/executorch" in (getattr(module, "__file__", None) or "")
-        and not name.startswith("executorch.examples")  # models, written for what is served
+        and not name.startswith(OWN_FILES)  # written for what is served
     ]
     print(json.dumps(found))
 

@@ -28,7 +28,7 @@ REFUSED = {
     "from executorch.devtools.etrecord import ETRecord": "delegation_report()",
     "from executorch.exir.program import EthosUQuantizer": "try from executorch.backends.arm",
     "from executorch.exir.passes import SpecPropPass": "edgewise runs such passes itself",
-    "import executorch.examples.models.llama.export_llama": "`edgewise llm export`",
+    "import executorch.extension.llm.runner": "`edgewise llm export`",
     "import executorch.nothing": "try edgewise's own names",
 }
 

@@ -57,6 +57,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "cummax of equal numbers": (lambda x: torch.cummax(x, 0), (ONES,)),
     "kthvalue": (lambda x: torch.kthvalue(x, 2, 1), (X,)),
     "kthvalue that keeps": (lambda x: torch.kthvalue(x, 3, 0, True), (X,)),
+    "as_strided_scatter": (
+        lambda x, y: torch.as_strided_scatter(x, y[:2, :2], (2, 2), (3, 1), 1),
+        (X, Y),
+    ),
     "diagonal_scatter": (lambda x, y: torch.diagonal_scatter(x, y[:, 0]), (X, Y)),
     "diagonal_scatter below": (
         lambda b, y: torch.diagonal_scatter(b, y[:3, :3], -1, 1, 2),

@@ -195,6 +195,143 @@ def test_a_place_outside_of_the_cache_is_refused(start: int) -> None:
         method.execute([*inputs[:3], torch.tensor([start])])
 
 
+QUANTIZED: dict[str, tuple[Case, bool]] = {
+    "one position": (Case(length=1, start=77), False),
+    "a prompt": (Case(length=40, start=3), False),
+    "heads before positions": (Case(length=9, start=31), True),
+    "two at once": (Case(batch=2, length=5, start=12, depth=19), False),
+    "two at once, heads before positions": (Case(batch=2, length=5, start=12), True),
+    "a mask": (Case(length=6, causal=False, masked=True), False),
+    "a scale": (Case(length=6, start=40, scale=0.9), False),
+}
+"""And whether heads are the dimension before positions."""
+
+
+class QuantizedAttention(torch.nn.Module):
+    """Of int8 tensors with a scale and a zero point for each row."""
+
+    def __init__(self, case: Case, heads_first: bool) -> None:
+        super().__init__()
+        self.case, self.heads_first = case, heads_first
+        module = Attention(case, whole=False)
+        generator = torch.Generator().manual_seed(3)
+        shape = (case.batch, case.context, case.key_heads, case.depth)
+        for name in ("keys", "values"):
+            ints, zeros, scales = rows_of(shape, generator)
+            order = (0, 2, 1, 3) if heads_first else (0, 1, 2, 3)
+            for part, tensor in zip(("", "_zeros", "_scales"), (ints, zeros, scales), strict=True):
+                self.register_buffer(name + part, tensor.permute(order).contiguous())
+        self.register_buffer("mask", module.mask)
+
+    def forward(self, q: Any, q_zeros: Any, q_scales: Any, start: Any) -> Any:
+        return torch.ops.edgewise.custom_quantized_sdpa(
+            q,
+            self.keys,
+            self.values,
+            start.item(),
+            self.mask,
+            0.0,
+            self.case.causal,
+            self.case.scale,
+            q_zeros,
+            q_scales,
+            self.keys_zeros,
+            self.keys_scales,
+            self.values_zeros,
+            self.values_scales,
+            self.heads_first,
+        )
+
+
+def rows_of(shape: tuple[int, ...], generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """int8 numbers, zero points and scales."""
+    one = (*shape[:-1], 1)
+    ints = torch.randint(-128, 128, shape, generator=generator).to(torch.int8)
+    zeros = torch.randint(-20, 20, one, generator=generator).to(torch.int8)
+    return ints, zeros, torch.rand(one, generator=generator) / 50
+
+
+def quantized_inputs(case: Case, heads_first: bool) -> tuple[torch.Tensor, ...]:
+    shape = (case.batch, case.length, case.heads, case.depth)
+    order = (0, 2, 1, 3) if heads_first else (0, 1, 2, 3)
+    rows = rows_of(shape, torch.Generator().manual_seed(4))
+    return (*(t.permute(order).contiguous() for t in rows), torch.tensor([case.start]))
+
+
+def quantized_in_float64(
+    module: QuantizedAttention, inputs: tuple[torch.Tensor, ...]
+) -> torch.Tensor:
+    """[B, S, heads, D], with PyTorch's own attention."""
+    case = module.case
+
+    def real(ints: Any, zeros: Any, scales: Any) -> torch.Tensor:
+        numbers: torch.Tensor = (ints.double() - zeros.double()) * scales.double()
+        return numbers if module.heads_first else numbers.transpose(1, 2)
+
+    q = real(*inputs[:3])
+    k = real(module.keys, module.keys_zeros, module.keys_scales)
+    v = real(module.values, module.values_zeros, module.values_scales)
+    if case.masked:
+        mask = module.mask.double()
+    else:
+        seen = torch.arange(case.context) <= torch.arange(case.length).unsqueeze(1) + case.start
+        mask = torch.zeros(seen.shape, dtype=torch.float64).masked_fill(~seen, -torch.inf)
+    result = torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, scale=case.scale, enable_gqa=True
+    )
+    return result if module.heads_first else result.transpose(1, 2)
+
+
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_attention_of_quantized_rows(name: str) -> None:
+    case, heads_first = QUANTIZED[name]
+    module, inputs = QuantizedAttention(case, heads_first), quantized_inputs(case, heads_first)
+    want = quantized_in_float64(module, inputs).numpy()
+    assert np.abs(module(*inputs).numpy() - want).max() < 1e-5
+    method = Runtime.get().load_program(lowered(module, inputs)).load_method("forward")
+    (got,) = method.execute(list(inputs))
+    assert np.abs(got - want).max() < 1e-5
+
+
+class Rows(torch.nn.Module):
+    """A cache whose rows are written where indices say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(2, 7, 1, 3))
+
+    def forward(self, value: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        torch.ops.edgewise.update_cache_with_indices(value, self.cache, 0, indices)
+        return self.cache + 0.0
+
+
+def test_rows_are_written_where_indices_say() -> None:
+    value, indices = torch.randn(2, 3, 1, 3), torch.tensor([[5, 0, 2], [1, 6, 3]])
+    module = Rows()
+    method = Runtime.get().load_program(lowered(module, (value, indices))).load_method("forward")
+    want = torch.zeros(2, 7, 1, 3)
+    for first, at in ((value, indices), (value * 2, (indices + 2) % 7)):
+        for batch in range(2):
+            want[batch, at[batch]] = first[batch]
+        (got,) = method.execute([first, at])
+        assert np.array_equal(got, want.numpy())
+    with pytest.raises(Error, match=r"an index must be in \[0, 6\]; got 7"):
+        method.execute([value, indices + 2])
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("name", ["one position", "a prompt", "a mask", "two at once"])
+def test_quantized_attention_computes_the_same_on_the_peer(name: str) -> None:
+    import executorch.extension.llm.custom_ops.custom_ops  # noqa: F401
+    from executorch.runtime import Runtime as PeerRuntime
+
+    case, heads_first = QUANTIZED[name]
+    module, inputs = QuantizedAttention(case, heads_first), quantized_inputs(case, heads_first)
+    program = PeerRuntime.get().load_program(lowered(module, inputs))
+    (got,) = program.load_method("forward").execute(list(inputs))
+    assert (got.double() - quantized_in_float64(module, inputs)).abs().max() < 1e-5
+
+
 @pytest.mark.peer
 @pytest.mark.parametrize("name", ["a prompt", "one position, later", "a scale", "a mask"])
 def test_a_program_with_the_peers_operators_computes_the_same_there(name: str) -> None:

@@ -77,3 +77,14 @@ def get_delegation_info(graph_module: GraphModule) -> DelegationInfo:
 def _row(info: DelegationInfo, node: str) -> DelegationBreakdown:
     name = re.sub(r"_\d+$", "", node)
     return info.delegation_by_operator.setdefault(name, DelegationBreakdown(name))
+
+
+def print_delegation_info(graph_module: GraphModule) -> None:
+    """Prints the summary, and a line for each operator."""
+    info = get_delegation_info(graph_module)
+    print(info.get_summary())
+    rows = sorted(info.delegation_by_operator.values(), key=lambda row: row.op_type)
+    width = max((len(row.op_type) for row in rows), default=0)
+    print(f"{'operator':{width}}  delegated  not delegated")
+    for row in rows:
+        print(f"{row.op_type:{width}}  {row.delegated:9}  {row.non_delegated:13}")

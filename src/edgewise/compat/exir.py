@@ -5,6 +5,7 @@ from __future__ import annotations
 import pprint
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, TextIO, TypeVar
 
 import torch
@@ -87,7 +88,8 @@ class ConstraintBasedSymShapeEvalPass:
 class ExecutorchBackendConfig(_ExecutorchBackendConfig):
     """As ExecuTorch's. What only steers its own passes is of no effect here: `NO_EFFECT`.
 
-    ValueError for passes of one's own, planning by method, and weights that training changes.
+    passes: over each method's graph, before its memory is planned. ValueError for planning by
+    method, and for weights that training changes.
     """
 
     NO_EFFECT = _NO_EFFECT
@@ -109,8 +111,6 @@ class ExecutorchBackendConfig(_ExecutorchBackendConfig):
         unknown = sorted(set(others) - set(_NO_EFFECT))
         if unknown:
             raise TypeError(f"[{where}] has no option {', '.join(unknown)}")
-        if passes:
-            raise _refused(where, "passes", "edge.transform(passes) before to_executorch()")
         if external_mutable_weights:
             raise _refused(where, "external_mutable_weights", "external_constants=True")
         if memory_planning_pass is not None and not isinstance(
@@ -129,6 +129,7 @@ class ExecutorchBackendConfig(_ExecutorchBackendConfig):
             # Scripts written for the peer make files for runtimes with kernels of their own.
             missing_kernels="warn",
         )
+        object.__setattr__(self, "passes", list(passes))  # the class that this extends is frozen
 
 
 def _as(kind: type[Manager], manager: object) -> Manager:
@@ -162,8 +163,10 @@ class EdgeProgramManager(lowering.EdgeProgramManager):
     def to_executorch(
         self, config: _ExecutorchBackendConfig | None = None
     ) -> ExecutorchProgramManager:
-        """As `edgewise.lowering.EdgeProgramManager.to_executorch`."""
-        made = super().to_executorch(config or ExecutorchBackendConfig())
+        """As `edgewise.lowering.EdgeProgramManager.to_executorch`, after the passes of `config`."""
+        passes = getattr(config, "passes", None)
+        edge = self.transform(passes) if passes else self
+        made = lowering.EdgeProgramManager.to_executorch(edge, config or ExecutorchBackendConfig())
         return _as(ExecutorchProgramManager, made)
 
 
@@ -176,6 +179,11 @@ class ExecutorchProgramManager(lowering.ExecutorchProgramManager):
             pprint.pprint(self.executorch_program, stream=out or sys.stdout)
         else:
             print(self.executorch_program, file=out or sys.stdout)
+
+    @property
+    def _emitter_output(self) -> Any:
+        """What ExecuTorch's scripts for language models read the memory plan of."""
+        return SimpleNamespace(program=self.executorch_program)
 
     @property
     def _tensor_data(self) -> dict[str, bytes]:

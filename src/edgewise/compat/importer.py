@@ -18,11 +18,11 @@ from edgewise.compat.table import AT_IMPORT, ROOT, SERVED, paths
 
 _MARK = "__edgewise__"
 # What the installed ExecuTorch's own files are for: models and command lines, which are written in
-# PyTorch and in names that are served. Its Llama is not: that needs what is not served.
-_SCRIPTS = tuple(
-    f"{ROOT}.{path}" for path in ("examples", "backends.arm.scripts", "backends.nxp.tests")
+# PyTorch and in names that are served.
+OWN_FILES = tuple(
+    f"{ROOT}.{path}"
+    for path in ("examples", "backends.arm.scripts", "backends.nxp.tests", "extension.llm.export")
 )
-_NO_SCRIPTS = f"{ROOT}.examples.models.llama"
 
 
 class ServedModule(ModuleType):
@@ -35,6 +35,8 @@ class ServedModule(ModuleType):
             if name.startswith("__"):
                 raise AttributeError(name)
             raise AttributeError(_not_served(f"{self.__name__}.{name}"))
+        if self.__name__ in AT_IMPORT:
+            importlib.import_module(AT_IMPORT[self.__name__])
         home, _, attribute = target.partition(":")
         module = importlib.import_module(home)
         value = getattr(module, attribute) if attribute else module
@@ -53,7 +55,7 @@ class _Loader(Loader):
         setattr(module, _MARK, True)
         names = SERVED.get(module.__name__, {})
         module.__dict__["__all__"] = sorted(name for name in names if not name.startswith("_"))
-        if module.__name__ in AT_IMPORT:
+        if module.__name__ in AT_IMPORT and not names:
             importlib.import_module(AT_IMPORT[module.__name__])
         module.__doc__ = f"{module.__name__}, as edgewise serves it: see docs/compat.md."
 
@@ -66,7 +68,7 @@ class _Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname != ROOT and not fullname.startswith(f"{ROOT}."):
             return None
-        if fullname.startswith(_SCRIPTS) and not fullname.startswith(_NO_SCRIPTS):
+        if fullname.startswith(OWN_FILES):
             found = _script(fullname)
             if found is not None:
                 return found
@@ -142,9 +144,10 @@ def uninstall() -> None:
             sys.meta_path.remove(finder)
     for name in [n for n, module in sys.modules.items() if hasattr(module, _MARK)]:
         del sys.modules[name]
-    operators = sys.modules.pop("edgewise.compat.llama", None)
-    if operators is not None:
-        operators.undefine()
+    for name in ("edgewise.compat.llama", "edgewise.compat.quantized_operators"):
+        operators = sys.modules.pop(name, None)
+        if operators is not None:
+            operators.undefine()
 
 
 def _not_served(path: str) -> str:

@@ -22,6 +22,19 @@ _OPERATORS: dict[str, tuple[str, Any, Any]] = {
         cache_operators.update_cache,
         lambda value, *rest, **named: value.new_empty(1),
     ),
+    "update_cache_with_indices": (
+        "(Tensor value, Tensor(a!) cache, SymInt start_pos, Tensor indices) -> Tensor",
+        cache_operators.update_cache_with_indices,
+        lambda value, *rest, **named: value.new_empty(1),
+    ),
+    "custom_quantized_sdpa": (
+        f"(Tensor query, Tensor key, Tensor value, SymInt start_pos, {_ATTENTION}, "
+        "Tensor? q_zero_points=None, Tensor? q_scales=None, Tensor? k_zero_points=None, "
+        "Tensor? k_scales=None, Tensor? v_zero_points=None, Tensor? v_scales=None, "
+        "bool is_seq_at_dim_2=False) -> Tensor",
+        cache_operators.custom_quantized_sdpa,
+        lambda query, *rest, **named: torch.empty_like(query, dtype=torch.float32),
+    ),
     "custom_sdpa": (
         f"(Tensor query, Tensor key, Tensor value, SymInt start_pos, {_ATTENTION}) -> Tensor",
         cache_operators.custom_sdpa,

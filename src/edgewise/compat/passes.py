@@ -21,6 +21,8 @@ from edgewise.lowering.managers import apply_pass
 from edgewise.partition.delegate import LoweredBackendModule, call_delegate
 
 __all__ = [
+    "ConvertToLinearPass",
+    "DuplicateDynamicQuantChainPass",
     "ExportPass",
     "ExportedProgramPassBase",
     "ExportedProgramPassManager",
@@ -142,6 +144,14 @@ class QuantFusionPass(ExportPass):
     def call(self, graph_module: GraphModule) -> PassResult:
         """The graph as it is."""
         return PassResult(graph_module, False)
+
+
+class DuplicateDynamicQuantChainPass(QuantFusionPass):
+    """Of no effect: one quantization at run time may have several readers."""
+
+
+class ConvertToLinearPass(QuantFusionPass):
+    """Of no effect: linear layers are not taken apart."""
 
 
 class InitializedMutableBufferPass(QuantFusionPass):

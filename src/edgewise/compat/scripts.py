@@ -33,8 +33,9 @@ def export_to_edge(
     edge_compile_config: EdgeCompileConfig | None = None,
     strict: bool = True,
     verbose: bool = True,
+    generate_etrecord: bool = False,
 ) -> EdgeProgramManager:
-    """A module's program in the edge dialect. verbose: of no effect."""
+    """A module's program in the edge dialect. verbose, generate_etrecord: of no effect."""
     program = export(
         model,
         example_inputs,

@@ -70,6 +70,7 @@ ROWS = (
     # lowering
     Row("executorch.exir", _EXIR, f"{_EDGE_CONFIGS} {_LOWERING}"),
     Row("executorch.exir", _EXIR, _MANAGERS),
+    Row("executorch.exir", "edgewise.compat.quantized_operators", ""),
     Row("executorch.exir", "torch.export", "ExportedProgram ExportGraphSignature"),
     Row("executorch.exir.program", _EXIR, _LOWERING),
     Row("executorch.exir.program", _EXIR, _MANAGERS),
@@ -88,6 +89,12 @@ ROWS = (
     Row("executorch.exir.pass_manager", _PASSES, "PassManager PassType"),
     Row("executorch.exir.passes.init_mutable_pass", _PASSES, "InitializedMutableBufferPass"),
     Row("executorch.exir.passes.quant_fusion_pass", _PASSES, "QuantFusionPass"),
+    Row(
+        "executorch.backends.transforms.duplicate_dynamic_quant_chain",
+        _PASSES,
+        "DuplicateDynamicQuantChainPass",
+    ),
+    Row("executorch.backends.xnnpack._passes.convert_to_linear", _PASSES, "ConvertToLinearPass"),
     # edge operators are ATen's own here
     Row("executorch.exir.dialects._ops", _EXIR, "ops"),
     Row("executorch.exir.dialects.edge._ops", "torch._ops", "EdgeOpOverload=OpOverload"),
@@ -332,7 +339,11 @@ ROWS = (
     Row(
         "executorch.devtools.inspector", _DEVTOOLS, "Event EventBlock Inspector PerfData TimeScale"
     ),
-    Row("executorch.devtools.backend_debug", "edgewise.compat.delegation", "get_delegation_info"),
+    Row(
+        "executorch.devtools.backend_debug",
+        "edgewise.compat.delegation",
+        "DelegationBreakdown get_delegation_info print_delegation_info",
+    ),
 )
 
 _PT2E = "torchao.quantization.pt2e"
@@ -365,7 +376,7 @@ REMOVED: Mapping[str, Mapping[str, str]] = _read(REMOVED_ROWS)
 SERVED: Mapping[str, Mapping[str, str]] = {**_read(ROWS), **REMOVED}
 """By path and name: "module:attribute" of the object behind it."""
 AT_IMPORT: Mapping[str, str] = {row.path: row.home for row in ROWS if row.home and not row.names}
-"""By path what is imported with it."""
+"""By path what is imported with it, or with the first of its names if it has some."""
 
 
 @cache

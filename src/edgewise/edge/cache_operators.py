@@ -4,7 +4,7 @@ The operators and their schemas are those of ExecuTorch's namespace `llama`, und
 written to the file (`emit.out_variants`). They are defined here under a name of our own, so that
 both packages can be imported by one program; programs made with either are lowered.
 
-Of three operators two write to a cache. `thread_caches` puts a functional twin in the place of
+Three operators write to a cache. `thread_caches` puts a functional twin in the place of
 each of these, which takes the cache and returns it, so that what is read after a write depends on
 it; the file's operator writes to the cache in place (`CACHES`).
 
@@ -36,12 +36,25 @@ _library.define(
 _library.define(
     f"custom_sdpa(Tensor query, Tensor key, Tensor value, SymInt start_pos, {_ATTENTION}) -> Tensor"
 )
+_QUANTIZED = ", ".join(f"Tensor? {t}_{n}=None" for t in "qkv" for n in ("zero_points", "scales"))
+_library.define(
+    "update_cache_with_indices(Tensor value, Tensor(a!) cache, SymInt start_pos, Tensor indices) "
+    "-> Tensor"
+)
+_library.define(
+    "custom_quantized_sdpa(Tensor query, Tensor key, Tensor value, SymInt start_pos, "
+    f"{_ATTENTION}, {_QUANTIZED}, bool is_seq_at_dim_2=False) -> Tensor"
+)
 _library.define(
     "gated_delta_rule(Tensor query, Tensor key, Tensor value, Tensor decay, Tensor beta, "
     "Tensor initial_state) -> (Tensor, Tensor)"
 )
 _library.define(
     "update_cache_functional(Tensor value, Tensor cache, SymInt start_pos) -> (Tensor, Tensor)"
+)
+_library.define(
+    "update_cache_with_indices_functional(Tensor value, Tensor cache, SymInt start_pos, "
+    "Tensor indices) -> (Tensor, Tensor)"
 )
 _library.define(
     "sdpa_with_kv_cache_functional(Tensor query, Tensor key, Tensor value, Tensor key_cache, "
@@ -80,6 +93,52 @@ def update_cache(value: torch.Tensor, cache: torch.Tensor, start_pos: int) -> to
     """Writes the value's rows at `start_pos`. The result says nothing."""
     cache[:, start_pos : start_pos + value.shape[1]] = value
     return value.new_empty(1)
+
+
+def update_cache_with_indices(
+    value: torch.Tensor, cache: torch.Tensor, start_pos: int, indices: torch.Tensor
+) -> torch.Tensor:
+    """Writes the value's rows to the positions `indices` [B, S]. The result says nothing."""
+    batch = torch.arange(value.shape[0]).unsqueeze(1)
+    cache[batch, indices] = value
+    return value.new_empty(1)
+
+
+def custom_quantized_sdpa(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    start_pos: int,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    q_zero_points: torch.Tensor | None = None,
+    q_scales: torch.Tensor | None = None,
+    k_zero_points: torch.Tensor | None = None,
+    k_scales: torch.Tensor | None = None,
+    v_zero_points: torch.Tensor | None = None,
+    v_scales: torch.Tensor | None = None,
+    is_seq_at_dim_2: bool = False,
+) -> torch.Tensor:
+    """`custom_sdpa` of int8 tensors [B, S, heads, D], or [B, heads, S, D] if `is_seq_at_dim_2`.
+
+    Scales are float32, zero points int8, one for each D. The result is float32.
+    """
+    real = [
+        (t.float() - zero.float()) * scales
+        for t, zero, scales in (
+            (query, q_zero_points, q_scales),
+            (key, k_zero_points, k_scales),
+            (value, v_zero_points, v_scales),
+        )
+        if zero is not None and scales is not None
+    ]
+    if is_seq_at_dim_2:
+        real = [t.transpose(1, 2) for t in real]
+    q, k, v = real
+    result = custom_sdpa(q, k, v, start_pos, attn_mask, dropout_p, is_causal, scale)
+    return result.transpose(1, 2).contiguous() if is_seq_at_dim_2 else result
 
 
 def sdpa_with_kv_cache(
@@ -137,6 +196,11 @@ def _update_functional(value: Any, cache: Any, start_pos: int) -> Any:
     return update_cache(value, cache, start_pos), cache
 
 
+def _update_with_indices_functional(value: Any, cache: Any, start_pos: int, indices: Any) -> Any:
+    cache = cache.clone()
+    return update_cache_with_indices(value, cache, start_pos, indices), cache
+
+
 def _sdpa_functional(query: Any, key: Any, value: Any, keys: Any, values: Any, *rest: Any) -> Any:
     keys, values = keys.clone(), values.clone()
     return sdpa_with_kv_cache(query, key, value, keys, values, *rest), keys, values
@@ -145,6 +209,14 @@ def _sdpa_functional(query: Any, key: Any, value: Any, keys: Any, values: Any, *
 _IMPLEMENTATIONS: dict[str, tuple[Any, Any]] = {
     "custom_sdpa": (custom_sdpa, lambda query, *rest: torch.empty_like(query)),
     "update_cache": (update_cache, lambda value, *rest: value.new_empty(1)),
+    "update_cache_with_indices": (
+        update_cache_with_indices,
+        lambda value, *rest: value.new_empty(1),
+    ),
+    "custom_quantized_sdpa": (
+        custom_quantized_sdpa,
+        lambda query, *rest: torch.empty_like(query, dtype=torch.float32),
+    ),
     "sdpa_with_kv_cache": (sdpa_with_kv_cache, lambda query, *rest: torch.empty_like(query)),
     "gated_delta_rule": (
         gated_delta_rule,
@@ -155,6 +227,10 @@ _IMPLEMENTATIONS: dict[str, tuple[Any, Any]] = {
     ),
     "update_cache_functional": (
         _update_functional,
+        lambda value, cache, *rest: (value.new_empty(1), torch.empty_like(cache)),
+    ),
+    "update_cache_with_indices_functional": (
+        _update_with_indices_functional,
         lambda value, cache, *rest: (value.new_empty(1), torch.empty_like(cache)),
     ),
     "sdpa_with_kv_cache_functional": (
@@ -168,6 +244,7 @@ for _name, (_real, _shape) in _IMPLEMENTATIONS.items():
 
 CACHES: dict[Any, tuple[str, ...]] = {
     torch.ops.edgewise.update_cache_functional.default: ("cache",),
+    torch.ops.edgewise.update_cache_with_indices_functional.default: ("cache",),
     torch.ops.edgewise.sdpa_with_kv_cache_functional.default: ("key_cache", "value_cache"),
 }
 """The arguments that the file's operator writes to, and that the twin returns after its result."""
@@ -180,6 +257,11 @@ _TWINS = {
 }
 
 
+def functional_twin(target: Any) -> Any:
+    """The operator that returns the caches that `target` writes; None if it writes none."""
+    return _TWINS.get(getattr(target, "_schema", _NOTHING).name)
+
+
 def thread_caches(program: ExportedProgram) -> bool:
     """Writes to caches become new values of these. Returns whether it modified.
 
@@ -190,7 +272,7 @@ def thread_caches(program: ExportedProgram) -> bool:
     order = {node: index for index, node in enumerate(program.graph.nodes)}
     written: dict[Node, Node] = {}
     for node in list(calls(program.graph)):
-        twin = _TWINS.get(getattr(node.target, "_schema", _NOTHING).name)
+        twin = functional_twin(node.target)
         if twin is None:
             continue
         given = list(arguments(node).values())
@@ -243,4 +325,13 @@ def _replace(
     graph.erase_node(node)
 
 
-__all__ = ["CACHES", "custom_sdpa", "gated_delta_rule", "thread_caches", "update_cache"]
+__all__ = [
+    "CACHES",
+    "custom_quantized_sdpa",
+    "custom_sdpa",
+    "functional_twin",
+    "gated_delta_rule",
+    "thread_caches",
+    "update_cache",
+    "update_cache_with_indices",
+]

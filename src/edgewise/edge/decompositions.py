@@ -124,6 +124,15 @@ def _diagonal_scatter(
     return made.movedim((0, 1), (dim1, dim2))
 
 
+def _as_strided_scatter(
+    x: torch.Tensor, src: torch.Tensor, size: Any, stride: Any, storage_offset: Any = None
+) -> torch.Tensor:
+    """Strides are those of elements in order, as a program's tensors lie."""
+    indices = torch.arange(x.numel()).as_strided(size, stride, storage_offset or 0)
+    written = x.reshape(-1).index_put([indices.reshape(-1)], src.reshape(-1))
+    return written.reshape(x.shape)
+
+
 def _index_reduce(
     x: torch.Tensor,
     dim: int,
@@ -434,6 +443,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.cummax.default: _cumulative(largest=True),
     aten.cummin.default: _cumulative(largest=False),
     aten.kthvalue.default: _kthvalue,
+    aten.as_strided_scatter.default: _as_strided_scatter,
     aten.diagonal_scatter.default: _diagonal_scatter,
     aten.index_reduce.default: _index_reduce,
     aten.put.default: _put,

@@ -57,7 +57,8 @@ def unpack(packed: torch.Tensor, bits: int) -> torch.Tensor:
     return torch.stack(parts, -1).reshape(packed.shape[0], -1)
 
 
-def _define(bits: int) -> None:
+def define(library: Any, bits: int) -> None:
+    """Adds the operator for weights of so many bits to a library, with and without a data type."""
     name = NAMES[bits]
 
     def rows(
@@ -92,15 +93,15 @@ def _define(bits: int) -> None:
         columns = weight.shape[1] * (8 // bits)
         return scales.new_empty((*indices.shape, columns), dtype=dtype or scales.dtype)
 
-    _library.define(f"{name}({_ARGUMENTS}) -> Tensor")
-    _library.define(f"{name}.dtype({_ARGUMENTS}, *, ScalarType? dtype=None) -> Tensor")
+    library.define(f"{name}({_ARGUMENTS}) -> Tensor")
+    library.define(f"{name}.dtype({_ARGUMENTS}, *, ScalarType? dtype=None) -> Tensor")
     for overload in (name, f"{name}.dtype"):
-        _library.impl(overload, rows, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"edgewise::{overload}", shape, lib=_library)
+        library.impl(overload, rows, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"{library.ns}::{overload}", shape, lib=library)
 
 
 for _bits in NAMES:
-    _define(_bits)
+    define(_library, _bits)
 
 
 @dataclass(frozen=True)
@@ -229,4 +230,4 @@ def _groups(args: dict[str, object], weight: torch.Tensor) -> int | None:
     return 1 if args.get("axis") in (0, -2) else None
 
 
-__all__ = ["DEQUANTIZERS", "NAMES", "fuse_quantized_embeddings", "pack", "unpack"]
+__all__ = ["DEQUANTIZERS", "NAMES", "define", "fuse_quantized_embeddings", "pack", "unpack"]

@@ -1,5 +1,6 @@
-"""Linear layers that torchao's 8-bit configurations take apart become linear layers again.
+"""Linear layers that 8-bit configurations take apart become linear layers again.
 
+    linear(x, to(integers)) * scales                 (WeightOnlyInt8Linear of gpt-fast, by hand)
     mm(x, to(t(integers))) * scales + bias           (Int8WeightOnlyConfig)
     mm(x, t(dequantize(integers))) + bias            (Int8WeightOnlyConfig in groups)
     _int_mm(quantize(x), t(integers)) * s * scales + bias
@@ -8,7 +9,7 @@
 
 become `linear(x, dequantize(integers, scales), bias)`, of `dequantize(quantize(x))` where
 activations are quantized, too: what backends know, and the runtime has kernels for. The
-weights stay integers in the file.
+weights stay integers in the file. The configurations are torchao's.
 
 Requires: parameters are plain tensors (`unwrap_subclasses`).
 """
@@ -23,8 +24,9 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from edgewise.edge.graph import calls, erase_dead, fake, inherit_meta
+from edgewise.edge.graph import arguments, calls, erase_dead, fake, inherit_meta
 from edgewise.edge.program import Constants, drop_unused_constants, fake_mode
+from edgewise.edge.quiet_torchao import quiet_torchao
 
 aten = torch.ops.aten
 
@@ -52,10 +54,12 @@ class _Layer:
 
 def recompose_linears(program: ExportedProgram) -> bool:
     """Returns whether it modified."""
+    linears = [n for n in calls(program.graph) if _is_of_integers(n)]
     targets = (aten.mm.default, aten._int_mm.default)
     products = [n for n in calls(program.graph) if n.target in targets]
-    if not products or not hasattr(torch.ops.torchao, "dequantize_affine"):
+    if not linears and not (products and hasattr(torch.ops.torchao, "dequantize_affine")):
         return False
+    products += linears
     constants = Constants(program)
     changed = False
     for product in products:
@@ -70,11 +74,20 @@ def recompose_linears(program: ExportedProgram) -> bool:
     return changed
 
 
+def _is_of_integers(node: Node) -> bool:
+    """Whether the node is a linear layer without a bias, of int8 weights as real numbers."""
+    if node.target is not aten.linear.default or arguments(node)["bias"] is not None:
+        return False
+    weight = _behind(node.args[1], _CASTS)
+    return weight is not node.args[1] and fake(weight).dtype == torch.int8
+
+
 def _layer(product: Node, constants: Constants) -> _Layer | None:
-    turned = _behind(product.args[1], _CASTS)
-    if turned.target is not aten.t.default:
-        return None
-    weight = _behind(turned.args[0], _CASTS)
+    weight = _behind(product.args[1], _CASTS)
+    if product.target is not aten.linear.default:
+        if weight.target is not aten.t.default:
+            return None
+        weight = _behind(weight.args[0], _CASTS)
     in_integers = product.target is aten._int_mm.default
     x = _behind(product.args[0], _STEPS if in_integers else _VIEWS)
     quantize = x if str(x.target) == _QUANTIZE else None
@@ -165,8 +178,7 @@ def _replace(program: ExportedProgram, layer: _Layer, constants: Constants) -> N
     with program.graph.inserting_before(layer.result), fake_mode(program):
         weight, x = layer.weight, layer.x
         if stored is not None:
-            size = [1, int(fake(layer.weight).shape[1])]
-            weight = _dequantize(layer, layer.weight, size, *stored, dtype)
+            weight = _dequantize_rows(layer, *stored, dtype)
         elif fake(weight).dtype != dtype:
             weight = _as_type(weight, dtype)
         if fixed is not None:
@@ -184,7 +196,7 @@ def _stored_scales(layer: _Layer, scales: Node, constants: Constants) -> tuple[N
     """Scale and zero point of each row of the weights."""
     name, rows = layer.weight.name, int(fake(layer.weight).shape[0])
     values = constants.tensor(scales).reshape(-1).float().expand(rows).clone()
-    zeros = torch.zeros(rows, dtype=torch.int32)
+    zeros = torch.zeros(rows, dtype=torch.int64)
     return constants.add(f"{name}_scales", values), constants.add(f"{name}_zeros", zeros)
 
 
@@ -203,8 +215,7 @@ def _fixed_scale(layer: _Layer, constants: Constants) -> tuple[float, int] | Non
 
 def _rounded(layer: _Layer, scale: float, zero: int) -> Node:
     """The activations, quantized and back, by one scale."""
-    import torchao.quantization.pt2e  # noqa: F401  (declares the operators)
-
+    _declare_operators()
     graph, like = layer.product.graph, fake(layer.x)
     node = layer.x
     bounds = (scale, zero, -128, 127, torch.int8)
@@ -220,6 +231,28 @@ def _rounded(layer: _Layer, scale: float, zero: int) -> Node:
         inherit_meta(node, layer.product)
         node.meta["val"] = like.new_empty(like.shape, dtype=dtype)
     return node
+
+
+def _dequantize_rows(layer: _Layer, scales: Node, zeros: Node, dtype: torch.dtype) -> Node:
+    """The weights as real numbers, by the operator of which every runtime has a kernel."""
+    _declare_operators()
+    operator = torch.ops.quantized_decomposed.dequantize_per_channel.default
+    options: dict[str, Any] = {} if dtype == torch.float32 else {"out_dtype": dtype}
+    source = layer.weight
+    args = (source, scales, zeros, 0, -128, 127, torch.int8)
+    node = source.graph.call_function(operator, args, options)
+    inherit_meta(node, layer.product)
+    node.meta["val"] = fake(source).new_empty(fake(source).shape, dtype=dtype)
+    return node
+
+
+def _declare_operators() -> None:
+    """Imports who declares `quantized_decomposed`: torch, or torchao for newer releases of it."""
+    try:
+        import torch.ao.quantization.fx._decomposed  # noqa: F401
+    except ImportError:
+        with quiet_torchao():
+            import torchao.quantization.pt2e  # noqa: F401
 
 
 def _dequantize(

@@ -15,6 +15,7 @@ from torch.fx import Node
 
 from edgewise.edge.additive_masks import make_masks_additive
 from edgewise.edge.arguments import arguments_of, note_arguments
+from edgewise.edge.auto_functionalized import expand_auto_functionalized
 from edgewise.edge.bodies import transform_bodies
 from edgewise.edge.boolean_casts import read_booleans_from_integers
 from edgewise.edge.bounded_choices import make_choices_bounds
@@ -83,6 +84,7 @@ def to_edge_program(
     _as_exported(program)(edge)
     if functionalize(edge) is None:
         edge = copy_program(_functionalize_by_trace(edge))
+        expand_auto_functionalized(edge)
     mark_state(edge, state)
     timings.stages.append(("functionalize", time.perf_counter() - start))
     check_quantization(edge)
@@ -101,6 +103,7 @@ def _as_exported(program: ExportedProgram) -> PassManager[ExportedProgram]:
             Pass(recompose_linears),
             Pass(drop_identities),
             Pass(thread_caches),
+            Pass(expand_auto_functionalized),
         ),
         verify,
         text,

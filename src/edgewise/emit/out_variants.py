@@ -132,6 +132,9 @@ _QUANTIZATION = ("quantized_decomposed", "torchao", "edgewise", "llama")
 _NAMED_HERE = {aten._native_batch_norm_legit_functional.default}
 
 
+_OF_CACHES = {
+    f"edgewise::{name}" for name in ("custom_sdpa", "custom_quantized_sdpa", "gated_delta_rule")
+}
 _OVERLOADS = {"tensor": "Tensor_out", "dtype": "dtype_out"}
 
 
@@ -164,7 +167,7 @@ def _own(target: torch._ops.OpOverload) -> OutVariant:
     if target in CACHES:
         name = schema.name.replace("edgewise::", "llama::").removesuffix("_functional")
         return OutVariant(name, overload, arguments, 1)
-    if schema.name in ("edgewise::custom_sdpa", "edgewise::gated_delta_rule"):
+    if schema.name in _OF_CACHES:
         name = schema.name.replace("edgewise::", "llama::")
         return OutVariant(name, overload, arguments, len(schema.returns))
     # Embeddings are defined under our own name (`edge.quantized_embeddings`).

@@ -1,16 +1,13 @@
 """What is used of torchao, imported without its messages about kernels for other machines."""
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 
-_TALKATIVE = ("torchao", "torch.utils._pytree")
-_levels = {name: logging.getLogger(name).level for name in _TALKATIVE}
-for _name in _TALKATIVE:
-    logging.getLogger(_name).setLevel(logging.ERROR)
-try:
+from edgewise.edge.quiet_torchao import quiet_torchao
+
+with quiet_torchao():
     from torch.ao.quantization.fx.utils import assert_and_get_unique_device
     from torchao.quantization.granularity import PerAxis, PerGroup
     from torchao.quantization.pt2e import (
@@ -42,9 +39,6 @@ try:
         quantize_,
     )
     from torchao.utils import _assert_and_get_unique_device
-finally:
-    for _name, _level in _levels.items():
-        logging.getLogger(_name).setLevel(_level)
 
 
 @contextmanager

@@ -52,6 +52,7 @@ class XnnpackPartitioner(TablePartitioner[Node]):
     force_non_static_weights_for_f32_linear: weights and biases of floating-point linear layers
     are inputs of the delegates, which the program holds. LSTM and GRU become linear layers, step
     by step.
+    enable_bf16: must be False. Operators in bfloat16 run outside of delegates.
     """
 
     table = TABLE
@@ -65,7 +66,13 @@ class XnnpackPartitioner(TablePartitioner[Node]):
         per_op_mode: bool = False,
         verbose: bool = False,
         force_non_static_weights_for_f32_linear: bool = False,
+        enable_bf16: bool = False,
     ) -> None:
+        if enable_bf16:
+            raise ValueError(
+                "[XnnpackPartitioner] has no delegates in bfloat16; got enable_bf16=True; "
+                "try model.half() or model.float() before the export"
+            )
         self.configs = None if configs is None else frozenset(_checked_configs(configs))
         self.config_precisions = frozenset(_checked_precisions(config_precisions))
         for name, option in (
@@ -224,6 +231,7 @@ class XnnpackDynamicallyQuantizedPartitioner(XnnpackPartitioner):
         verbose: bool = False,
         configs: Sequence[str] | None = None,
         force_non_static_weights_for_f32_linear: bool = False,
+        enable_bf16: bool = False,
     ) -> None:
         super().__init__(
             configs,
@@ -231,6 +239,7 @@ class XnnpackDynamicallyQuantizedPartitioner(XnnpackPartitioner):
             per_op_mode,
             verbose,
             force_non_static_weights_for_f32_linear,
+            enable_bf16,
         )
 
 
