@@ -123,6 +123,32 @@ C dot(const C* a, const C* b, int64_t count) {
   return static_cast<C>(lanes[0]);
 }
 
+// The sums of the lanes of four vectors.
+template <typename Vector>
+[[gnu::always_inline]] inline void sum_lanes(const Vector (&v)[kDots], auto* results) {
+  constexpr int kLanes = sizeof(Vector) / sizeof(v[0][0]);
+  if constexpr (kLanes == 2) {
+    for (int64_t r = 0; r < kDots; ++r) results[r] = v[r][0] + v[r][1];
+  } else if constexpr (kLanes == 4) {
+    const Vector x = __builtin_shufflevector(v[0], v[1], 0, 4, 1, 5) +
+                     __builtin_shufflevector(v[0], v[1], 2, 6, 3, 7);
+    const Vector y = __builtin_shufflevector(v[2], v[3], 0, 4, 1, 5) +
+                     __builtin_shufflevector(v[2], v[3], 2, 6, 3, 7);
+    const Vector sums =
+        __builtin_shufflevector(x, y, 0, 1, 4, 5) + __builtin_shufflevector(x, y, 2, 3, 6, 7);
+    for (int64_t r = 0; r < kDots; ++r) results[r] = sums[r];
+  } else {
+    static_assert(kLanes == 8);
+    const Vector x = __builtin_shufflevector(v[0], v[1], 0, 8, 1, 9, 4, 12, 5, 13) +
+                     __builtin_shufflevector(v[0], v[1], 2, 10, 3, 11, 6, 14, 7, 15);
+    const Vector y = __builtin_shufflevector(v[2], v[3], 0, 8, 1, 9, 4, 12, 5, 13) +
+                     __builtin_shufflevector(v[2], v[3], 2, 10, 3, 11, 6, 14, 7, 15);
+    const Vector halves = __builtin_shufflevector(x, y, 0, 1, 8, 9, 4, 5, 12, 13) +
+                          __builtin_shufflevector(x, y, 2, 3, 10, 11, 6, 7, 14, 15);
+    for (int64_t r = 0; r < kDots; ++r) results[r] = halves[r] + halves[r + kDots];
+  }
+}
+
 template <typename C>
 void dots(const C* a, const C* b, int64_t stride, int64_t count, C* results) {
   using Vector = typename Tile<C>::Vector;
@@ -139,18 +165,16 @@ void dots(const C* a, const C* b, int64_t stride, int64_t count, C* results) {
       }
     }
   }
-  for (int64_t r = 0; r < kDots; ++r) {
-    Number<C> lanes[kLanes];
-    const Vector both = sums[r][0] + sums[r][1];
-    std::memcpy(lanes, &both, sizeof(both));
-    for (int64_t k = i; k < count; ++k) {
-      lanes[k % kLanes] += static_cast<Number<C>>(a[k]) * static_cast<Number<C>>(b[r * stride + k]);
+  const Vector both[kDots] = {sums[0][0] + sums[0][1], sums[1][0] + sums[1][1],
+                              sums[2][0] + sums[2][1], sums[3][0] + sums[3][1]};
+  Number<C> totals[kDots];
+  sum_lanes(both, totals);
+  for (; i < count; ++i) {
+    for (int64_t r = 0; r < kDots; ++r) {
+      totals[r] += static_cast<Number<C>>(a[i]) * static_cast<Number<C>>(b[r * stride + i]);
     }
-    for (int64_t width = kLanes / 2; width > 0; width /= 2) {
-      for (int64_t j = 0; j < width; ++j) lanes[j] += lanes[j + width];
-    }
-    results[r] = static_cast<C>(lanes[0]);
   }
+  for (int64_t r = 0; r < kDots; ++r) results[r] = static_cast<C>(totals[r]);
 }
 
 template void dots(const float*, const float*, int64_t, int64_t, float*);

@@ -320,6 +320,11 @@ Status assign(const View& target, const View& source) {
                  describe(source.sizes).c_str(), describe(target.sizes).c_str());
   }
   if (target.numel() == 0) return {};
+  if (target.type == source.type && target.strides == source.strides && target.is_row_major()) {
+    const auto count = static_cast<size_t>(target.numel());
+    std::memmove(target.data, source.data, count * element_size(target.type));
+    return {};
+  }
 #if HWY_TARGET == HWY_STATIC_TARGET
   if (const AssignParts best = best_assign()) {
     const auto parts = [](const View& view) -> ViewParts {

@@ -20,9 +20,16 @@ inline namespace HWY_NAMESPACE {
 // Sizes or strides. The caller checks a rank against kMaxDims before adding dimensions.
 class Dims {
  public:
-  Dims() = default;
+  // Only values below size() are set, and copied: a small operator's time is in such things.
+  Dims() {}                                                        // NOLINT: values_
   Dims(std::span<const int64_t> values) : count_(values.size()) {  // NOLINT: implicit by design
-    std::copy(values.begin(), values.end(), values_.begin());
+    for (size_t i = 0; i < count_; ++i) values_[i] = values[i];
+  }
+  Dims(const Dims& other) : Dims(other.span()) {}
+  Dims& operator=(const Dims& other) {
+    count_ = other.count_;
+    for (size_t i = 0; i < count_; ++i) values_[i] = other.values_[i];
+    return *this;
   }
 
   size_t size() const { return count_; }
@@ -37,7 +44,7 @@ class Dims {
   bool operator==(const Dims& other) const { return std::ranges::equal(span(), other.span()); }
 
  private:
-  std::array<int64_t, kMaxDims + 1> values_{};
+  std::array<int64_t, kMaxDims + 1> values_;
   size_t count_ = 0;
 };
 
@@ -162,7 +169,7 @@ class Loop {
  public:
   using Offsets = std::array<int64_t, N>;
 
-  Loop(const Dims& sizes, std::initializer_list<const Dims*> strides) {
+  Loop(const Dims& sizes, std::initializer_list<const Dims*> strides) {  // NOLINT: sizes_, steps_
     empty_ = sizes.product() == 0;
     for (size_t dim = 0; dim < sizes.size(); ++dim) {
       if (sizes[dim] == 1) continue;
@@ -174,13 +181,17 @@ class Loop {
     merge();
   }
 
+  // Elements of a run.
+  int64_t length() const { return rank_ == 0 ? 1 : sizes_[rank_ - 1]; }
+
   template <typename F>
   void run(F&& f) const {
     if (empty_) return;
     Offsets offsets{};
     if (rank_ == 0) return f(offsets, int64_t{1}, Offsets{});
-    std::array<int64_t, kMaxDims> index{};
+    std::array<int64_t, kMaxDims> index;
     const size_t inner = rank_ - 1;
+    std::fill_n(index.begin(), inner, 0);
     while (true) {
       f(offsets, sizes_[inner], steps_[inner]);
       size_t dim = inner;
@@ -227,8 +238,8 @@ class Loop {
     if (rank_ > 0) rank_ = kept + 1;
   }
 
-  std::array<int64_t, kMaxDims + 1> sizes_{};
-  std::array<Offsets, kMaxDims + 1> steps_{};
+  std::array<int64_t, kMaxDims + 1> sizes_;  // those below rank_
+  std::array<Offsets, kMaxDims + 1> steps_;
   size_t rank_ = 0;
   bool empty_ = false;
 };
