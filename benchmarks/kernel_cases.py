@@ -309,6 +309,35 @@ def _normalizations(n: int) -> list[Case]:
     ]
 
 
+def _short_runs(n: int) -> list[Case]:
+    """Operands that repeat, and results of few elements each: what costs time there is the walk."""
+    threes, row = Input((n * n // 4, 3)), Input((3,))
+    fours, column = Input((n * n // 4, 4)), Input((n * n // 4, 1))
+    few = {"sum": (-1,), "mean": (-1,), "amax": (-1,), "amin": (-1,), "argmax": (-1,), "var": (-1,)}
+    return [
+        Case("mul by three", torch.mul, (threes, row)),
+        Case("add a column of threes", torch.add, (threes, column)),
+        Case("add to the middle", torch.add, (Input((n, 8, n // 8)), Input((8, 1)))),
+        Case("where of fours", torch.where, (Input((4,), "mask"), fours, column)),
+        Case("gt of fours", torch.gt, (fours, Input((4,)))),
+        *(
+            Case(f"{name} of fours", partial(_of, getattr(torch, name), dims), (fours,))
+            for name, dims in few.items()
+        ),
+        Case("softmax of fours", partial(_of, torch.softmax, (-1,)), (fours,)),
+        Case("cumsum of fours", partial(_of, torch.cumsum, (-1,)), (fours,)),
+        Case("layer_norm of eights", _layer_norm_of_eights, (Input((n * n // 8, 8)),)),
+    ]
+
+
+def _of(function: Callable[..., Any], rest: tuple[Any, ...], x: torch.Tensor) -> Any:
+    return function(x, *rest)
+
+
+def _layer_norm_of_eights(x: torch.Tensor) -> Any:
+    return F.layer_norm(x, (8,))
+
+
 def cases(n: int = 256) -> list[Case]:
     """Calls on `n` * `n` elements; `n` is a multiple of 8."""
     from kernel_cases_shapes import images, indexing, shapes
@@ -319,6 +348,7 @@ def cases(n: int = 256) -> list[Case]:
         *_reductions(n),
         *_products(n),
         *_normalizations(n),
+        *_short_runs(n),
         *images(n),
         *shapes(n),
         *indexing(n),

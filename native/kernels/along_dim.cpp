@@ -28,19 +28,14 @@ Status accumulate(KernelContext& context) {
   const int64_t n = source.sizes[along];
   const auto run = [&](auto c) -> Status {
     using C = decltype(c);
-    Scratch<C> row;
-    EDGEWISE_TRY(row.reserve(n));
-    for_rows<2>({target, source}, along, [&](const auto& firsts) {
-      load<C>(source.type, firsts[1], source.strides[along], n, row.data());
+    return change_rows<C>(source, target, along, [&](C* row) {
       if (!kProduct) row[0] = wrap_add(row[0], C(0));  // sums begin with 0: none is -0
       for (int64_t i = 1; i < n; ++i) {
         row[i] = kProduct ? wrap_mul(row[i], row[i - 1]) : wrap_add(row[i], row[i - 1]);
       }
-      store<C>(target.type, row.data(), n, firsts[0], target.strides[along]);
     });
-    return {};
   };
-  return is_floating(out->type()) ? run(double{}) : run(int64_t{});
+  return finish(context, is_floating(out->type()) ? run(double{}) : run(int64_t{}));
 }
 
 // The first half times the sigmoid of the second.

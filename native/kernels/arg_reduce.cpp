@@ -24,6 +24,18 @@ int64_t find_extreme(const C* row, int64_t n, bool largest) {
   return i;
 }
 
+// Of few elements, `step` apart.
+template <typename C>
+int64_t find_extreme_of_few(const C* x, int64_t step, int64_t n, bool largest) {
+  int64_t best = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const C value = x[i * step];
+    if (value != value) return i;
+    if (largest ? value > x[best * step] : value < x[best * step]) best = i;
+  }
+  return best;
+}
+
 // Shape of a result without, or with one element of, dimension `dim`.
 Status resize_reduced(const Tensor& self, size_t dim, bool keepdim, Tensor* out, View& view) {
   Dims sizes(self.sizes());
@@ -53,7 +65,13 @@ template <typename C>
 Status find_rows(const View& source, size_t along, bool largest, const View& indices,
                  const View* values) {
   const int64_t n = source.sizes[along], step = source.strides[along];
-  const bool direct = source.type == kTypeOf<C> && step == 1;
+  const bool is_few = n <= 2 * kFewElements;
+  if (is_few && source.type != kTypeOf<C>) {
+    ComputeInput<C> read;
+    EDGEWISE_RETURN_IF_ERROR(read.read(source));
+    return find_rows<C>(read.view(), along, largest, indices, values);
+  }
+  const bool direct = is_few || (source.type == kTypeOf<C> && step == 1);
   Scratch<C> row;
   EDGEWISE_RETURN_IF_ERROR(row.reserve(direct ? 0 : n));
   for_rows<3>({indices, source, values ? *values : indices}, along, [&](const auto& firsts) {
@@ -62,8 +80,9 @@ Status find_rows(const View& source, size_t along, bool largest, const View& ind
       load<C>(source.type, firsts[1], step, n, row.data());
       x = row.data();
     }
-    const int64_t best = find_extreme(x, n, largest);
-    if (values) store<C>(values->type, x + best, 1, firsts[2], 1);
+    const int64_t best =
+        is_few ? find_extreme_of_few(x, step, n, largest) : find_extreme(x, n, largest);
+    if (values) store<C>(values->type, x + (is_few ? best * step : best), 1, firsts[2], 1);
     *reinterpret_cast<int64_t*>(firsts[0]) = best;
   });
   return {};

@@ -7,9 +7,16 @@
 namespace edgewise {
 inline namespace HWY_NAMESPACE {
 
+// Shorter arrays are taken element by element: lanes would cost more than they save.
+inline constexpr int64_t kFewElements = 16;
+
 // Calls `step(lane, x[i])` for all elements and returns the lanes, joined by `join`.
 template <typename Lane, typename C, typename Step, typename Join>
 Lane in_lanes(const C* x, int64_t n, Lane start, Step step, Join join) {
+  if (n < kFewElements) {
+    for (int64_t i = 0; i < n; ++i) start = step(start, x[i]);
+    return start;
+  }
   constexpr int64_t kLanes = 32;
   Lane lanes[kLanes];
   for (Lane& lane : lanes) lane = start;
@@ -29,6 +36,11 @@ template <typename C>
 C plain_sum(const C* x, int64_t n) {
   using Number = typename std::conditional_t<std::is_integral_v<C>, std::make_unsigned<C>,
                                              std::type_identity<C>>::type;
+  if (n < kFewElements) {
+    Number sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += static_cast<Number>(x[i]);
+    return static_cast<C>(sum);
+  }
   typedef Number Vector [[gnu::vector_size(32)]];
   constexpr int64_t kLanes = sizeof(Vector) / sizeof(C), kVectors = 4;
   Vector sums[kVectors] = {};

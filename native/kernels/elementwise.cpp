@@ -92,8 +92,9 @@ struct Plan {
 };
 
 // `count` elements of the result, from operands that are a step apart each.
-void run_row(const Plan& plan, const Operation& operation,
-             const std::array<Source, kMostOperands>& inputs, const Source& out, int64_t count) {
+[[gnu::noinline]] void run_row(const Plan& plan, const Operation& operation,
+                               const std::array<Source, kMostOperands>& inputs, const Source& out,
+                               int64_t count) {
   alignas(64) std::byte blocks[kMostOperands + 1][kBlock * sizeof(int64_t)];
   const auto is_bool = [](ScalarType type) { return type == ScalarType::kBool; };
   // Bytes of bools may be anything, and sums of them are more than one.
@@ -175,7 +176,8 @@ class RowMajorReader {
   }
 
  private:
-  void copy(size_t size, const std::byte* from, int64_t count, std::byte* to) const {
+  [[gnu::noinline]] void copy(size_t size, const std::byte* from, int64_t count,
+                              std::byte* to) const {
     const int64_t stride = strides_[rank_ - 1];
     switch (size) {
       case 1:
@@ -218,8 +220,8 @@ class RowMajorReader {
 
 // As run_rows(), for short runs: what does not lie as the result does is put in its order, a block
 // at a time.
-void run_blocks(const Plan& plan, const Operation& operation,
-                const std::array<View, kMostOperands>& inputs, const View& out) {
+[[gnu::noinline]] void run_blocks(const Plan& plan, const Operation& operation,
+                                  const std::array<View, kMostOperands>& inputs, const View& out) {
   alignas(64) std::byte blocks[kMostOperands][kBlock * sizeof(int64_t)];
   std::array<std::optional<RowMajorReader>, kMostOperands> readers;
   int64_t step = kBlock;
@@ -245,13 +247,33 @@ void run_blocks(const Plan& plan, const Operation& operation,
   }
 }
 
-void run_rows(const Plan& plan, const Operation& operation,
-              const std::array<View, kMostOperands>& inputs, const View& out) {
+// Puts the dimensions of all in the order of the result's strides, the largest first.
+void order_dims(std::span<View> inputs, View& out) {
+  std::array<size_t, kMaxDims> order;
+  const size_t rank = out.sizes.size();
+  for (size_t i = 0; i < rank; ++i) {
+    size_t at = i;
+    for (; at > 0 && out.strides[order[at - 1]] < out.strides[i]; --at) order[at] = order[at - 1];
+    order[at] = i;
+  }
+  const auto put = [&](View& view) {
+    const Dims sizes = view.sizes, strides = view.strides;
+    for (size_t i = 0; i < rank; ++i) {
+      view.sizes[i] = sizes[order[i]], view.strides[i] = strides[order[i]];
+    }
+  };
+  for (View& input : inputs) put(input);
+  put(out);
+}
+
+void run_rows(const Plan& plan, const Operation& operation, std::array<View, kMostOperands>& inputs,
+              View out) {
   const auto strides = [&](size_t k) { return k < plan.count ? &inputs[k].strides : &out.strides; };
   const Loop<kMostOperands + 1> walk(out.sizes, {&out.strides, strides(0), strides(1), strides(2)});
   constexpr int64_t kShort = 128;  // where run_row() takes longer to start than to compute
-  if (walk.length() < kShort && walk.length() < out.numel() && out.is_row_major()) {
-    return run_blocks(plan, operation, inputs, out);
+  if (walk.length() < kShort && walk.length() < out.numel()) {
+    order_dims({inputs.data(), plan.count}, out);
+    if (out.is_row_major()) return run_blocks(plan, operation, inputs, out);
   }
   walk.run([&](const auto& offsets, int64_t count, const auto& steps) {
     std::array<Source, kMostOperands> sources;

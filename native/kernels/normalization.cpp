@@ -33,7 +33,12 @@ Status read_optional(const Tensor* tensor, int64_t count, ComputeInput<C>& input
 
 template <typename C>
 void store_one(Tensor* tensor, const View& view, int64_t index, double value) {
-  if (index < tensor->numel()) store<double>(view.type, &value, 1, view.at(index), 1);
+  if (index >= tensor->numel()) return;
+  if (view.type == kTypeOf<C>) {
+    reinterpret_cast<C*>(view.data)[index] = static_cast<C>(value);
+  } else {
+    store<double>(view.type, &value, 1, view.at(index), 1);
+  }
 }
 
 Status layer_norm(KernelContext& context) {

@@ -25,15 +25,16 @@ struct Walker {
   const Loop<1> elements;
   alignas(64) Block blocks[kReductionRows];
 
-  // The elements of `count` neighbouring results, a few rows at a time: take(rows, row count).
+  // The elements of `count` results that are `apart` from one another, a few rows at a time:
+  // take(rows, row count).
   template <typename Take>
-  void rows(int64_t base, int64_t count, Take&& take) {
+  void rows(int64_t base, int64_t apart, int64_t count, Take&& take) {
     const void* held[kReductionRows];
     int64_t row_count = 0;
     const auto size = static_cast<int64_t>(element_size(loops.read));
     elements.run([&](const auto& inner, int64_t n, const auto& steps) {
       int64_t i = 0;
-      if (plan.input.type != loops.read && steps[0] == count) {
+      if (plan.input.type != loops.read && apart == 1 && steps[0] == count) {
         // Rows follow one another: as many as a block holds are read together.
         const int64_t most = kReductionBlock / count;
         for (int64_t together = 0; most > 1 && i < n; i += together) {
@@ -50,7 +51,7 @@ struct Walker {
         }
       }
       for (; i < n; ++i) {
-        held[row_count] = elements_at(plan.input, base + inner[0] + i * steps[0], 1, count,
+        held[row_count] = elements_at(plan.input, base + inner[0] + i * steps[0], apart, count,
                                       loops.read, blocks[row_count]);
         if (++row_count == kReductionRows) {
           take(held, row_count);
@@ -61,10 +62,11 @@ struct Walker {
     if (row_count > 0) take(held, row_count);
   }
 
-  void columns(int64_t base, int64_t count, const View& out, int64_t to, int64_t step) {
+  void columns(int64_t base, int64_t apart, int64_t count, const View& out, int64_t to,
+               int64_t step) {
     alignas(64) Block totals, results;
     loops.start(initial, totals, count);
-    rows(base, count, [&](const void* const* held, int64_t row_count) {
+    rows(base, apart, count, [&](const void* const* held, int64_t row_count) {
       loops.add(totals, held, row_count, count);
     });
     loops.results(initial, totals, results, count);
@@ -82,7 +84,7 @@ struct Walker {
       for (int64_t j = 0; j < count; ++j) loops.row(states[j], held[j], height);
       height = 0;
     };
-    rows(base, count, [&](const void* const* from, int64_t row_count) {
+    rows(base, 1, count, [&](const void* const* from, int64_t row_count) {
       for (int64_t k = 0; k < row_count; ++k, ++height) {
         const auto* row = static_cast<const double*>(from[k]);
         for (int64_t j = 0; j < count; ++j) held[j][height] = row[j];
@@ -173,15 +175,19 @@ void run_reduction(const Reduction& plan, const View& out, const ReductionLoops&
   bool together = true;  // elements of one result are neighbours
   walker.elements.run(
       [&](const auto&, int64_t n, const auto& steps) { together = n < 2 || steps[0] == 1; });
+  // Results of few elements each are taken as columns, too, of rows that are gathered.
+  constexpr int64_t kFew = 24, kLeast = 8;
+  const bool gathers = loops.add != nullptr && plan.reduced_count() <= kFew;
   results.run([&](const auto& offsets, int64_t count, const auto& steps) {
-    if (together || steps[1] != 1 || count < 2) {
+    const bool apart = together || steps[1] != 1;
+    if (count < 2 || (apart && !(gathers && count >= kLeast))) {
       return walker.each(offsets[1], steps[1], count, out, offsets[0], steps[0]);
     }
     const int64_t most = loops.add ? kReductionBlock : Walker::kTurned;
     for (int64_t r = 0; r < count; r += most) {
       const int64_t width = std::min(most, count - r), to = offsets[0] + r * steps[0];
       if (loops.add) {
-        walker.columns(offsets[1] + r, width, out, to, steps[0]);
+        walker.columns(offsets[1] + r * steps[1], steps[1], width, out, to, steps[0]);
       } else {
         walker.transposed(offsets[1] + r, width, out, to, steps[0]);
       }

@@ -75,8 +75,7 @@ struct Extreme {
       return kLargest ? -Limits::infinity() : Limits::infinity();
   }
   static C pair(C a, C b) {
-    const C better = (kLargest ? a > b : a < b) ? a : b;  // b if one is NaN
-    return a != a ? a : better;
+    return (kLargest ? b > a : b < a) || b != b ? b : a;  // of equal ones the first
   }
   static C add(C a, C b) { return pair(a, b); }
   C result_of(C value) const { return value; }

@@ -41,5 +41,34 @@ void for_rows(const std::array<View, N>& views, size_t dim, F&& f) {
   if constexpr (N == 3) run(Loop<3>(sizes, {&strides[0], &strides[1], &strides[2]}));
 }
 
+// Reads each row of `source` along `dim` as C, lets f(row) change it in place, and writes it to
+// `target`. Rows that follow one another are read and written together.
+template <typename C, typename F>
+Status change_rows(const View& source, const View& target, size_t dim, F&& f) {
+  const int64_t n = source.sizes[dim];
+  const bool together =
+      dim + 1 == source.sizes.size() && source.is_row_major() && target.is_row_major();
+  constexpr int64_t kTogether = 512;  // elements
+  const int64_t most = together ? std::max<int64_t>(1, kTogether / n) : 1;
+  Scratch<C> rows;
+  EDGEWISE_RETURN_IF_ERROR(rows.reserve(most * n));
+  if (most == 1) {
+    for_rows<2>({target, source}, dim, [&](const auto& firsts) {
+      load<C>(source.type, firsts[1], source.strides[dim], n, rows.data());
+      f(rows.data());
+      store<C>(target.type, rows.data(), n, firsts[0], target.strides[dim]);
+    });
+    return {};
+  }
+  const int64_t total = source.numel();
+  for (int64_t start = 0; start < total; start += most * n) {
+    const int64_t count = std::min(most * n, total - start);
+    load<C>(source.type, source.at(start), 1, count, rows.data());
+    for (int64_t row = 0; row < count; row += n) f(rows.data() + row);
+    store<C>(target.type, rows.data(), count, target.at(start), 1);
+  }
+  return {};
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace edgewise

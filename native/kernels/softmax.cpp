@@ -111,14 +111,8 @@ Status softmax(KernelContext& context, bool logarithm) {
       }
       return {};
     }
-    EDGEWISE_TRY(row.reserve(2 * n));
-    C* result = row.data() + n;
-    for_rows<2>({target, source}, along, [&](const auto& firsts) {
-      load<C>(source.type, firsts[1], source.strides[along], n, row.data());
-      softmax_row(row.data(), result, n, logarithm);
-      store<C>(target.type, result, n, firsts[0], target.strides[along]);
-    });
-    return {};
+    return finish(context, change_rows<C>(source, target, along,
+                                          [&](C* x) { softmax_row(x, x, n, logarithm); }));
   });
 }
 

@@ -18,8 +18,10 @@ from edgewise.runtime import _native
 # likewise, 18 kB; both with AVX512-VNNI, 30 kB. Linear attention with the gated delta rule is 12
 # kB. Winograd's large tiles, by which ResNet-18 takes a fifth less time, are 27 kB; columns that do
 # not fill a vector of a GEMM, stored in part, its loop over tiles, and both vectors of a depthwise
-# panel at once, 24 kB: a tenth of MobileNet's time. Mutable buffers by name are 5 kB.
-MODULE_BUDGET = 4_120_000
+# panel at once, 24 kB: a tenth of MobileNet's time. Mutable buffers by name are 5 kB. Attention to int8
+# rows is 5 kB; elementwise operators that neither walk over small operands nor over short runs one
+# by one, up to 200 times as fast, and the same for sums and other kernels of rows, 24 kB.
+MODULE_BUDGET = 4_145_000
 
 
 @pytest.mark.skipif(
