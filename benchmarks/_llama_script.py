@@ -40,9 +40,13 @@ def of_file(path: Path) -> dict[str, Any]:
 
     module = _load_for_executorch(str(path))
 
-    def call(tokens: list[int], position: int) -> int:
+    def logits_of(tokens: list[int], position: int) -> torch.Tensor:
         (logits,) = module.run_method("forward", (torch.tensor([tokens]), torch.tensor([position])))
-        return int(logits.reshape(-1, logits.shape[-1])[-1].argmax())
+        last: torch.Tensor = logits.reshape(-1, logits.shape[-1])[-1]
+        return last
+
+    def call(tokens: list[int], position: int) -> int:
+        return int(logits_of(tokens, position).argmax())
 
     for _ in range(3):
         made = [call(PROMPT, 0)]
@@ -50,7 +54,7 @@ def of_file(path: Path) -> dict[str, Any]:
         for at in range(NEW - 1):
             made.append(call([made[-1]], len(PROMPT) + at))
         seconds = (time.perf_counter() - start) / (NEW - 1)
-    return {"tokens": made, "seconds": seconds}
+    return {"tokens": made, "seconds": seconds, "logits": logits_of(PROMPT, 0).tolist()}
 
 
 def _model(shape: dict[str, Any]) -> torch.nn.Module:

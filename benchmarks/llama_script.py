@@ -5,6 +5,7 @@ shows, on models with random weights. For each: seconds of the whole command, si
 milliseconds for a token in ExecuTorch's `portable_lib`, or what is served under this name. Then
 how many of 24 greedy tokens are eager PyTorch's (of float models, both sides), and how many are
 those of ExecuTorch's file on its runtime: edgewise's file here and there, ExecuTorch's file here.
+Last the cosine of the angle between the prompt's logits of edgewise here and of ExecuTorch there.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from _common import add_cache_options, number, report
 
 HERE = Path(__file__).resolve().parent
@@ -139,9 +141,18 @@ def measure(case: str, folder: Path) -> dict[str, Any]:
         want = worker("executorch", "eager", folder).get("tokens")
         row["as eager"] = " ".join(_same(made.get((s, s)), want) for s in SIDES)
     want = made.get(("executorch", "executorch"), {}).get("tokens")
+    row["cosine"] = _cosine(made)
     orders = (("edgewise", "edgewise"), ("edgewise", "executorch"), ("executorch", "edgewise"))
     row["as there"] = " ".join(_same(made.get(order), want) for order in orders)
     return row
+
+
+def _cosine(made: dict[tuple[str, str], dict[str, Any]]) -> float | None:
+    pair = [made.get((side, side), {}).get("logits") for side in SIDES]
+    if None in pair:
+        return None
+    here, there = (np.asarray(logits) for logits in pair)
+    return float(here @ there / np.sqrt((here @ here) * (there @ there)))
 
 
 def _same(found: dict[str, Any] | None, want: list[int] | None) -> str:

@@ -65,14 +65,19 @@ Status choose_blocks(KernelContext& context, const Tensor& input, const Blocks& 
   float reals[kRun];
   for_runs<1>(blocks, {&source}, [&](const auto& at, int64_t count, int64_t block) {
     const int64_t step = last_stride(source);
+    const bool direct = step == 1 && source.type == ScalarType::kFloat;
+    auto [low, high] = extremes[block];
     for (int64_t start = 0; start < count; start += kRun) {
       const int64_t n = std::min(kRun, count - start);
-      load<float>(source.type, source.at(at[0] + start * step), step, n, reals);
+      const std::byte* from = source.at(at[0] + start * step);
+      if (!direct) load<float>(source.type, from, step, n, reals);
+      const float* x = direct ? reinterpret_cast<const float*>(from) : reals;
       for (int64_t i = 0; i < n; ++i) {
-        extremes[block].low = std::min(extremes[block].low, reals[i]);
-        extremes[block].high = std::max(extremes[block].high, reals[i]);
+        low = std::min(low, x[i]);
+        high = std::max(high, x[i]);
       }
     }
+    extremes[block] = {low, high};
   });
   EDGEWISE_TRY(scale_out->resize(result_sizes));
   EDGEWISE_TRY(zero_out->resize(result_sizes));

@@ -75,7 +75,8 @@ struct Extreme {
       return kLargest ? -Limits::infinity() : Limits::infinity();
   }
   static C pair(C a, C b) {
-    return (kLargest ? b > a : b < a) || b != b ? b : a;  // of equal ones the first
+    const C better = (kLargest ? b > a : b < a) ? b : a;  // of equal ones the first
+    return b != b ? b : better;
   }
   static C add(C a, C b) { return pair(a, b); }
   C result_of(C value) const { return value; }

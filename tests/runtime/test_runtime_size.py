@@ -18,9 +18,9 @@ from edgewise.runtime import _native
 # likewise, 18 kB; both with AVX512-VNNI, 30 kB. Linear attention with the gated delta rule is 12
 # kB. Winograd's large tiles, by which ResNet-18 takes a fifth less time, are 27 kB; columns that do
 # not fill a vector of a GEMM, stored in part, its loop over tiles, and both vectors of a depthwise
-# panel at once, 24 kB: a tenth of MobileNet's time. Mutable buffers by name are 5 kB. Attention to int8
-# rows is 5 kB; elementwise operators that neither walk over small operands nor over short runs one
-# by one, up to 200 times as fast, and the same for sums and other kernels of rows, 24 kB.
+# panel at once, 24 kB: a tenth of MobileNet's time. Mutable buffers by name are 5 kB, attention to
+# int8 rows likewise. Elementwise operators that walk neither over small operands nor over short
+# runs, and the same for sums and other kernels of rows, up to 200 times as fast, are 24 kB.
 MODULE_BUDGET = 4_145_000
 
 
