@@ -132,33 +132,39 @@ class ExecutorchBackendConfig(_ExecutorchBackendConfig):
         object.__setattr__(self, "passes", list(passes))  # the class that this extends is frozen
 
 
-def _as(kind: type[Manager], manager: object) -> Manager:
-    """The same manager, as this class, which is one below its own."""
+def _as(kind: type[Manager], manager: object, has_record: bool = True) -> Manager:
+    """The same manager, as this class, which is one below its own.
+
+    has_record: whether `get_etrecord` gives one, as the script asked.
+    """
     made = kind.__new__(kind)
-    made.__dict__.update(vars(manager))
+    made.__dict__.update(vars(manager), has_record=has_record)
     return made
 
 
 class EdgeProgramManager(lowering.EdgeProgramManager):
     """As ExecuTorch's: operators without a kernel here are a warning, not an error."""
 
+    has_record = True
+
     def transform(
         self, passes: Passes, compile_config: _EdgeCompileConfig | None = None
     ) -> EdgeProgramManager:
         """As `edgewise.lowering.EdgeProgramManager.transform`; also takes `QuantizeIOPass`es."""
         if isinstance(passes, Mapping) or passes is None:
-            return _as(EdgeProgramManager, super().transform(passes, compile_config))
+            whole = super().transform(passes, compile_config)
+            return _as(EdgeProgramManager, whole, self.has_record)
         made: lowering.EdgeProgramManager = self
         for one in passes if isinstance(passes, Sequence) else [passes]:
             if isinstance(one, QuantizeIOPass):
                 made = one.apply(made)
             else:
                 made = lowering.EdgeProgramManager.transform(made, [one], compile_config)
-        return _as(EdgeProgramManager, made)
+        return _as(EdgeProgramManager, made, self.has_record)
 
     def to_backend(self, partitioner: Partitioners) -> EdgeProgramManager:
         """As `edgewise.lowering.EdgeProgramManager.to_backend`."""
-        return _as(EdgeProgramManager, super().to_backend(partitioner))
+        return _as(EdgeProgramManager, super().to_backend(partitioner), self.has_record)
 
     def to_executorch(
         self, config: _ExecutorchBackendConfig | None = None
@@ -167,11 +173,13 @@ class EdgeProgramManager(lowering.EdgeProgramManager):
         passes = getattr(config, "passes", None)
         edge = self.transform(passes) if passes else self
         made = lowering.EdgeProgramManager.to_executorch(edge, config or ExecutorchBackendConfig())
-        return _as(ExecutorchProgramManager, made)
+        return _as(ExecutorchProgramManager, made, self.has_record)
 
 
 class ExecutorchProgramManager(lowering.ExecutorchProgramManager):
     """As ExecuTorch's."""
+
+    has_record = True
 
     def dump_executorch_program(self, verbose: bool = False, out: TextIO | None = None) -> None:
         """Prints the program as dataclasses."""
@@ -191,7 +199,12 @@ class ExecutorchProgramManager(lowering.ExecutorchProgramManager):
         return {name: b"".join(data.parts()) for name, data in self._emitted.data_files.items()}
 
     def get_etrecord(self) -> ProgramRecord:
-        """The program's record, which `generate_etrecord=True` asks for and every program has."""
+        """The program's record. RuntimeError if it was lowered without `generate_etrecord=True`."""
+        if not self.has_record:
+            raise RuntimeError(
+                "[get_etrecord] the program must be lowered with generate_etrecord=True; "
+                "got False; try program.record(), which every program has"
+            )
         return self.record()
 
 
@@ -201,9 +214,9 @@ def to_edge(
     compile_config: _EdgeCompileConfig | None = None,
     generate_etrecord: bool = False,
 ) -> EdgeProgramManager:
-    """`edgewise.to_edge`. generate_etrecord: of no effect, each program has a record."""
+    """`edgewise.to_edge`. generate_etrecord: whether `get_etrecord` may be asked for it."""
     made = lowering.to_edge(programs, constant_methods, compile_config)
-    return _as(EdgeProgramManager, made)
+    return _as(EdgeProgramManager, made, generate_etrecord)
 
 
 def to_edge_transform_and_lower(
@@ -218,7 +231,7 @@ def to_edge_transform_and_lower(
     made = lowering.to_edge_transform_and_lower(
         programs, transform_passes, partitioner, constant_methods, compile_config
     )
-    return _as(EdgeProgramManager, made)
+    return _as(EdgeProgramManager, made, generate_etrecord)
 
 
 def to_backend(

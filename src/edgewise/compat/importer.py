@@ -21,7 +21,13 @@ _MARK = "__edgewise__"
 # PyTorch and in names that are served.
 OWN_FILES = tuple(
     f"{ROOT}.{path}"
-    for path in ("examples", "backends.arm.scripts", "backends.nxp.tests", "extension.llm.export")
+    for path in (
+        "examples",
+        "backends.arm.scripts",
+        "backends.nxp.tests",
+        "extension.llm.export",
+        "extension.llm.modules",
+    )
 )
 
 
@@ -71,6 +77,8 @@ class _Finder(MetaPathFinder):
         if fullname.startswith(OWN_FILES):
             found = _script(fullname)
             if found is not None:
+                # They look for what ExecuTorch's libraries define before they import these.
+                importlib.import_module("edgewise.compat.quantized_operators")
                 return found
         if fullname not in paths():
             # Without a name: Python would take one as "no submodule" and hide the text.

@@ -16,6 +16,12 @@ __all__ = ["CustomKVCache", "CustomRingKVCache", "undefine"]
 
 # As ExecuTorch declares them; "drpout_p" is its name.
 _ATTENTION = "Tensor? attn_mask=None, float drpout_p=0.0, bool is_causal=False, float? scale=None"
+_DELTA_RULE = (
+    "(Tensor query, Tensor key, Tensor value, Tensor decay, Tensor beta, Tensor initial_state) "
+    "-> (Tensor, Tensor)",
+    cache_operators.gated_delta_rule,
+    cache_operators.like_gated_delta_rule,
+)
 _OPERATORS: dict[str, tuple[str, Any, Any]] = {
     "update_cache": (
         "(Tensor value, Tensor(a!) cache, SymInt start_pos) -> Tensor",
@@ -33,19 +39,20 @@ _OPERATORS: dict[str, tuple[str, Any, Any]] = {
         "Tensor? k_scales=None, Tensor? v_zero_points=None, Tensor? v_scales=None, "
         "bool is_seq_at_dim_2=False) -> Tensor",
         cache_operators.custom_quantized_sdpa,
-        lambda query, *rest, **named: torch.empty_like(query, dtype=torch.float32),
+        lambda query, *rest, **named: query.new_empty(query.shape, dtype=torch.float32),
     ),
     "custom_sdpa": (
         f"(Tensor query, Tensor key, Tensor value, SymInt start_pos, {_ATTENTION}) -> Tensor",
         cache_operators.custom_sdpa,
-        lambda query, *rest, **named: torch.empty_like(query),
+        cache_operators.like_query,
     ),
     "sdpa_with_kv_cache": (
         "(Tensor query, Tensor key, Tensor value, Tensor(a!) key_cache, Tensor(b!) value_cache, "
         f"SymInt start_pos, SymInt seq_len, {_ATTENTION}) -> Tensor",
         cache_operators.sdpa_with_kv_cache,
-        lambda query, *rest, **named: torch.empty_like(query),
+        cache_operators.like_query,
     ),
+    **dict.fromkeys(("gated_delta_rule", "channelwise_gated_delta_rule"), _DELTA_RULE),
 }
 
 

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from edgewise import runtime
-from edgewise.compat.runtime import Method, MethodMeta, Program, _no_etdump, check_devices
+from edgewise.compat.runtime import (
+    Method,
+    MethodMeta,
+    Program,
+    _no_etdump,
+    check_devices,
+    load,
+    set_threads,
+)
 from edgewise.runtime import Verification
 
 __all__ = ["ExecuTorchMethod", "ExecuTorchModule", "ExecuTorchProgram"]
@@ -137,6 +145,11 @@ def _load_for_executorch_from_buffer(
     return ExecuTorchModule(_load(buffer, data_map_buffer, enable_etdump, program_verification))
 
 
+def _unsafe_reset_threadpool(num_threads: int) -> None:
+    """Of programs that are loaded from now on: each has threads of its own."""
+    set_threads(num_threads)
+
+
 def _load_program(
     path: str | Path,
     enable_etdump: bool = False,
@@ -184,6 +197,4 @@ def _load(
             path = Path(folder, "data.ptd")
             path.write_bytes(data_path)
             return _load(data, path, enable_etdump, verification)
-    return Program(
-        runtime.Runtime.get().load_program(data, verification=verification, data_path=data_path)
-    )
+    return load(data, verification, data_path)

@@ -163,9 +163,25 @@ class Runtime:
         del debug_buffer_size  # of ETDumps
         if enable_etdump:
             raise _no_etdump()
-        return Program(
-            runtime.Runtime.get().load_program(data, verification=verification, data_path=data_path)
+        return load(data, verification, data_path)
+
+
+_threads: int | None = None
+
+
+def set_threads(count: int) -> None:
+    """Threads of programs that are loaded from now on."""
+    global _threads
+    _threads = count
+
+
+def load(data: Any, verification: Verification, data_path: str | Path | None = None) -> Program:
+    """Loads a file, or its contents, with the threads that `set_threads` has set."""
+    return Program(
+        runtime.Runtime.get().load_program(
+            data, verification=verification, data_path=data_path, threads=_threads
         )
+    )
 
 
 def check_devices(inputs: Sequence[Any]) -> None:

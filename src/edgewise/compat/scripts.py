@@ -35,7 +35,7 @@ def export_to_edge(
     verbose: bool = True,
     generate_etrecord: bool = False,
 ) -> EdgeProgramManager:
-    """A module's program in the edge dialect. verbose, generate_etrecord: of no effect."""
+    """A module's program in the edge dialect. verbose: of no effect."""
     program = export(
         model,
         example_inputs,
@@ -44,7 +44,7 @@ def export_to_edge(
         strict=strict,
     )
     config = edge_compile_config or EdgeCompileConfig(_check_ir_validity=False)
-    return to_edge(program, edge_constant_methods, config)
+    return to_edge(program, edge_constant_methods, config, generate_etrecord)
 
 
 def export_to_exec_prog(

@@ -278,7 +278,7 @@ class ExportSession:
 
     def get_etrecord(self) -> ProgramRecord:
         """The program's record."""
-        return self.get_executorch_program_manager().get_etrecord()
+        return self.get_executorch_program_manager().record()
 
     def _check_stages(self) -> None:
         where = "[ExportSession]"

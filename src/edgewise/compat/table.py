@@ -53,7 +53,8 @@ _ARM_QUANTIZER = "EthosUQuantizer get_symmetric_a16w8_quantization_config"
 _PORTABLE_LIB = (
     "ExecuTorchMethod ExecuTorchModule ExecuTorchProgram _get_operator_names "
     "_get_registered_backend_names _is_available _load_for_executorch "
-    "_load_for_executorch_from_buffer _load_program _load_program_from_buffer"
+    "_load_for_executorch_from_buffer _load_program _load_program_from_buffer "
+    "_unsafe_reset_threadpool"
 )
 _METADATA = "MethodMeta TensorInfo Verification"
 _BUNDLES = (

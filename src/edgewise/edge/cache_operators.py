@@ -206,8 +206,20 @@ def _sdpa_functional(query: Any, key: Any, value: Any, keys: Any, values: Any, *
     return sdpa_with_kv_cache(query, key, value, keys, values, *rest), keys, values
 
 
+def like_query(query: Any, *rest: Any, **named: Any) -> Any:
+    """What attention gives, which lies in order however the query lies."""
+    return query.new_empty(query.shape)
+
+
+def like_gated_delta_rule(
+    query: Any, key: Any, value: Any, decay: Any, beta: Any, initial_state: Any
+) -> Any:
+    """What `gated_delta_rule` gives, without values."""
+    return query.new_empty(*query.shape[:3], value.shape[3]), torch.empty_like(initial_state)
+
+
 _IMPLEMENTATIONS: dict[str, tuple[Any, Any]] = {
-    "custom_sdpa": (custom_sdpa, lambda query, *rest: torch.empty_like(query)),
+    "custom_sdpa": (custom_sdpa, like_query),
     "update_cache": (update_cache, lambda value, *rest: value.new_empty(1)),
     "update_cache_with_indices": (
         update_cache_with_indices,
@@ -215,16 +227,10 @@ _IMPLEMENTATIONS: dict[str, tuple[Any, Any]] = {
     ),
     "custom_quantized_sdpa": (
         custom_quantized_sdpa,
-        lambda query, *rest: torch.empty_like(query, dtype=torch.float32),
+        lambda query, *rest: query.new_empty(query.shape, dtype=torch.float32),
     ),
-    "sdpa_with_kv_cache": (sdpa_with_kv_cache, lambda query, *rest: torch.empty_like(query)),
-    "gated_delta_rule": (
-        gated_delta_rule,
-        lambda query, key, value, decay, beta, initial_state: (
-            query.new_empty(*query.shape[:3], value.shape[3]),
-            torch.empty_like(initial_state),
-        ),
-    ),
+    "sdpa_with_kv_cache": (sdpa_with_kv_cache, like_query),
+    "gated_delta_rule": (gated_delta_rule, like_gated_delta_rule),
     "update_cache_functional": (
         _update_functional,
         lambda value, cache, *rest: (value.new_empty(1), torch.empty_like(cache)),
@@ -235,7 +241,11 @@ _IMPLEMENTATIONS: dict[str, tuple[Any, Any]] = {
     ),
     "sdpa_with_kv_cache_functional": (
         _sdpa_functional,
-        lambda q, k, v, keys, values, *rest: tuple(map(torch.empty_like, (q, keys, values))),
+        lambda q, k, v, keys, values, *rest: (
+            like_query(q),
+            torch.empty_like(keys),
+            torch.empty_like(values),
+        ),
     ),
 }
 for _name, (_real, _shape) in _IMPLEMENTATIONS.items():
