@@ -15,6 +15,7 @@ import torch
 from edgewise.backends.xnnpack import XnnpackPartitioner
 from edgewise.compat import graphs
 from edgewise.compat.analysis import compare_results, generate_memory_trace
+from edgewise.compat.delegation import print_delegation_info
 from edgewise.compat.exir import (
     EdgeProgramManager,
     ExecutorchBackendConfig,
@@ -189,3 +190,45 @@ def test_an_input_on_another_device() -> None:
     for call in (module.forward, method.set_inputs):
         with pytest.raises(RuntimeError, match="input 0 is on device meta; only CPU tensors"):
             call([torch.ones(2, 4, device="meta")])
+
+
+def test_delegation_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    print_delegation_info(lowered().exported_program().graph_module)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["linear", "1", "0"] in lines
+    assert ["topk", "0", "1"] in lines
+
+
+def test_a_record_is_there_if_it_was_asked_for() -> None:
+    program = torch.export.export(Net(), (torch.ones(2, 4),))
+    for wanted in (True, False):
+        edge = to_edge_transform_and_lower(program, generate_etrecord=wanted)
+        made = edge.to_backend(XnnpackPartitioner()).transform([]).to_executorch()
+        if wanted:
+            assert made.get_etrecord().method().instructions
+        else:
+            with pytest.raises(RuntimeError, match="lowered with generate_etrecord=True"):
+                made.get_etrecord()
+
+
+def test_the_memory_plan_is_where_scripts_read_it() -> None:
+    (plan,) = lowered().to_executorch()._emitter_output.program.execution_plan
+    assert plan.non_const_buffer_sizes[0] == 0
+    assert plan.non_const_buffer_sizes[1] > 0
+
+
+def test_threads_of_programs_that_are_loaded_later() -> None:
+    from edgewise.compat import portable_lib, runtime
+
+    buffer = lowered().to_executorch().buffer
+    try:
+        portable_lib._unsafe_reset_threadpool(1)
+        module = _load_for_executorch_from_buffer(buffer)
+        assert runtime._threads == 1
+        (got,) = module.forward((torch.ones(2, 4),))
+        torch.testing.assert_close(got.shape, torch.Size([2, 2]))
+        portable_lib._unsafe_reset_threadpool(0)
+        with pytest.raises(ValueError, match=r"\[load_program\] threads"):
+            _load_for_executorch_from_buffer(buffer)
+    finally:
+        runtime._threads = None

@@ -11,12 +11,13 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 import edgewise
 from edgewise.backends.xnnpack import XnnpackPartitioner
-from edgewise.compat.exir import EdgeProgramManager, to_edge
+from edgewise.compat.exir import EdgeProgramManager, ExecutorchBackendConfig, to_edge
 from edgewise.compat.partitioners import (
     generate_partitions_from_list_of_nodes,
     generate_pattern_op_partitions,
 )
 from edgewise.compat.passes import (
+    ConvertToLinearPass,
     ExportedProgramPassBase,
     ExportedProgramPassManager,
     ExportedProgramPassResult,
@@ -110,6 +111,21 @@ class Sums(ExportedProgramPassBase):
             if node.target is torch.ops.aten.mul.Tensor:
                 node.target = torch.ops.aten.add.Tensor
         return ExportedProgramPassResult(exported_program, True)
+
+
+def test_passes_of_a_config_run_before_the_memory_is_planned() -> None:
+    class Product(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * x
+
+    x = torch.rand(3)
+    edge = to_edge(torch.export.export(Product(), (x,)))
+    passes = [AddForMul(), InitializedMutableBufferPass(["k"]), ConvertToLinearPass()]
+    for config, want in ((ExecutorchBackendConfig(passes=passes), x + x), (None, x * x)):
+        got = edgewise.load(edge.to_executorch(config).buffer)(x)
+        torch.testing.assert_close(torch.as_tensor(got), want)
+    with pytest.raises(EdgewiseError, match="a pass"):
+        edge.to_executorch(ExecutorchBackendConfig(passes=[3]))
 
 
 def test_passes_over_programs() -> None:

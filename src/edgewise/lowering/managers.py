@@ -648,6 +648,11 @@ def apply_pass(one: PassType, program: ExportedProgram) -> ExportedProgram:
     """The program that a pass makes, which may edit this one. A pass whose `takes_program` is true
     is called on the program, and gives a result with an `exported_program`; others are called on
     its graph module."""
+    if not callable(one):
+        raise EdgewiseError(
+            f"[transform] a pass must be a function of a graph module; got {one!r}; "
+            "try a function or an ExportPass"
+        )
     if getattr(one, "takes_program", False):
         made = one(program).exported_program  # type: ignore[arg-type]
         if not isinstance(made, ExportedProgram):
