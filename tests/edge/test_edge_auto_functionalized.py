@@ -116,7 +116,29 @@ def of_a_cache_twice(net: Net, x: Tensor) -> Tensor:
     return net.cache + once
 
 
+def of_a_cache_of_this_call(net: Net, x: Tensor) -> Tensor:
+    cache = torch.zeros(1, 5, 1, 4)
+    torch.ops.edgewise.update_cache(x.view(1, 3, 1, 4), cache, 1)
+    return cache + 0.0
+
+
+def of_an_input_as_a_cache(net: Net, x: Tensor) -> Tensor:
+    cache = x.view(1, 3, 1, 4)
+    torch.ops.edgewise.update_cache(cache[:, :1] * 2, cache, 1)
+    return cache + net.state.view(1, 3, 1, 4)
+
+
+def of_a_constant(net: Net, x: Tensor) -> Tensor:
+    y = torch.ones(3, 4)
+    double_(y)
+    double_(y[1:])
+    return x + y
+
+
 CASES = [
+    of_a_constant,
+    of_a_cache_of_this_call,
+    of_an_input_as_a_cache,
     of_a_copy,
     of_a_buffer,
     of_a_slice,

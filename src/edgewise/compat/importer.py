@@ -150,7 +150,9 @@ def uninstall() -> None:
     for finder in _FINDERS:
         if finder in sys.meta_path:
             sys.meta_path.remove(finder)
-    for name in [n for n, module in sys.modules.items() if hasattr(module, _MARK)]:
+    # Files of ExecuTorch's own hold what was served to them.
+    ours = [n for n, m in sys.modules.items() if hasattr(m, _MARK) or n.startswith(OWN_FILES)]
+    for name in ours:
         del sys.modules[name]
     for name in ("edgewise.compat.llama", "edgewise.compat.quantized_operators"):
         operators = sys.modules.pop(name, None)

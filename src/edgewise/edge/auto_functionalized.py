@@ -9,6 +9,7 @@ which returns the results and then all of `b` anew, whatever views of them the o
         = slice_scatter(b, auto_functionalized(op, x=slice(b, 0, 1, ...))[1], 0, 1, ...)
 
 Operators over caches have functional twins (`cache_operators`), which are called instead of either.
+What a twin writes in the file is the cache itself: one that is no buffer is copied before.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from edgewise.edge.cache_operators import functional_twin
+from edgewise.edge.cache_operators import CACHES, functional_twin
 from edgewise.edge.graph import AUTO_FUNCTIONALIZED, inherit_meta, is_getitem
-from edgewise.edge.program import fake_mode, sync_outputs
+from edgewise.edge.program import fake_mode, state_placeholders, sync_outputs
 
 aten = torch.ops.aten
 
@@ -92,12 +93,22 @@ class _Expansion:
             versions = list(given.pop("_all_bases"))  # type: ignore[arg-type]
             views = {n: v for n in names if (v := _popped(given, f"_{n}")) is not None}
         with self.program.graph.inserting_before(self.node), fake_mode(self.program):
+            if functional_twin(self.called) is not None:
+                versions = [self._own(version) for version in versions]
             written = {name: self._read(view, versions) for name, view in views.items()}
             results, after = self._call({**given, **written}, names)
             for name, view in views.items():
                 versions[view.base] = self._write(view, versions, after[name])
         self._replace([*results, *versions])
         return True
+
+    def _own(self, cache: Node) -> Node:
+        """The cache, or a copy of what is neither a buffer nor made by a twin."""
+        source = cache.args[0] if is_getitem(cache) else None
+        made_by_twin = isinstance(source, Node) and source.target in CACHES
+        if made_by_twin or cache in state_placeholders(self.program, of_users=False):
+            return cache
+        return self._add(aten.clone.default, (cache,))
 
     def _read(self, view: _View, versions: list[Any]) -> Node:
         base: Node = versions[view.base]

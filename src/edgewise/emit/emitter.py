@@ -218,6 +218,9 @@ class MethodEmitter:
         self._copy(index, copy)
         return copy
 
+    def _is_constant(self, index: int) -> bool:
+        return index not in self._planned and self._values[index].val.allocation_info is None
+
     def _copy(self, source: int, target: int) -> None:
         """Writes one tensor's contents and shape to another."""
         now = len(self._instructions)
@@ -333,10 +336,14 @@ class MethodEmitter:
         args = [
             self._argument(given.get(a.name, a.default), a.type, node) for a in variant.arguments
         ]
+        # What the kernel writes in place is the argument's own memory: a copy of a constant's.
+        in_place = []
+        for at, argument in enumerate(variant.arguments):
+            if argument.name in CACHES.get(node.target, ()):
+                args[at] = self._save(args[at]) if self._is_constant(args[at]) else args[at]
+                in_place.append(args[at])
         value = node.meta["val"]
         values = list(value) if isinstance(value, (tuple, list)) else [value]
-        # What the kernel writes in place is the argument's own memory.
-        in_place = [int(self._of_node[given[name]]) for name in CACHES.get(node.target, ())]
         values = values[: len(values) - len(in_place)]
         # Some gradients are not wanted: their outputs are None.
         outputs = [
@@ -478,9 +485,8 @@ class MethodEmitter:
         target = str(constants.specs[node.name].target)
         key = self._data_file(name).add(target, tensor_bytes(tensor), layout)
         extra = pte.ExtraTensorInfo(fully_qualified_name=key, location=_EXTERNAL)
-        return self._add(
-            pte.Tensor(layout.scalar_type, sizes=sizes, dim_order=order, extra_tensor_info=extra)
-        )
+        made = pte.Tensor(layout.scalar_type, sizes=sizes, dim_order=order, extra_tensor_info=extra)
+        return self._add_constant(made, tensor)
 
     def _external_file(self, node: Node) -> str | None:
         """The file for a constant; None for the program itself. Literals are code, not data."""
@@ -490,14 +496,18 @@ class MethodEmitter:
         return DEFAULT_NAME if choose is True else as_users(choose)(node)
 
     def _constant(self, tensor: torch.Tensor) -> int:
-        return self._add(
-            pte.Tensor(
-                scalar_type=scalar_type(tensor.dtype),
-                sizes=list(tensor.shape),
-                dim_order=list(range(tensor.dim())),
-                data_buffer_idx=self._constant_table.add(tensor_bytes(tensor)),
-            )
+        made = pte.Tensor(
+            scalar_type=scalar_type(tensor.dtype),
+            sizes=list(tensor.shape),
+            dim_order=list(range(tensor.dim())),
+            data_buffer_idx=self._constant_table.add(tensor_bytes(tensor)),
         )
+        return self._add_constant(made, tensor)
+
+    def _add_constant(self, made: pte.Tensor, tensor: torch.Tensor) -> int:
+        index = self._add(made)
+        self._bytes[index] = tensor.nbytes
+        return index
 
     def _state(self, node: Node, spec: InputSpec, shared: int | None = None) -> int:
         """A buffer that the program writes: planned for the whole method, with its first value.
