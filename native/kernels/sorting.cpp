@@ -130,7 +130,9 @@ Status order_rows(KernelContext& context, const View& source, size_t along, int6
         items[i] = {key, index};
     }
     const Item* ordered = items.data();
-    if (pick == Pick::kFirst) {
+    if (pick == Pick::kFirst && k == 1) {
+      ordered = std::min_element(items.data(), items.data() + n);
+    } else if (pick == Pick::kFirst) {
       ordered = sort_items(items.data(), spare.data(), n, k, key_of.bytes);
     } else {
       int64_t numbers = 0;

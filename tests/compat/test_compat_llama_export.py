@@ -44,7 +44,6 @@ json.dump(text[{len(PROMPT)}:], open("eager.json", "w"))
 OPTIONS = {
     "--use_sdpa_with_kv_cache -X --xnnpack-extended-ops": NEW,
     "--use_sdpa_with_kv_cache --quantize_kv_cache -X -qmode 8da4w -G 32 -E 8,0 -v": 0,
-    "-qmode int8": 4,
 }
 
 

@@ -9,6 +9,7 @@
 #include "backends/xnnpack/executor/fused_depthwise.h"
 #include "backends/xnnpack/executor/fused_gemm.h"
 #include "backends/xnnpack/executor/fused_row_gemm.h"
+#include "backends/xnnpack/executor/fused_unary.h"
 #include "backends/xnnpack/executor/fused_winograd.h"
 #include "backends/xnnpack/executor/int8_convolution.h"
 #include "backends/xnnpack/executor/int8_depthwise.h"
@@ -130,6 +131,14 @@ Found batch_gemm(const Choosing& c, size_t i, const char** rule) {
                 }};
 }
 
+Found unary(const Choosing& c, size_t i, const char** rule) {
+  *rule = unary_rule(c.graph, c.node(i));
+  if (*rule != nullptr) return {};
+  return Fusion{{i}, [&node = c.node(i), &kernels = c.floats](ProgramState& state) {
+                  return FusedUnary::make(node, kernels, state);
+                }};
+}
+
 struct KernelRow {
   const char* kernel;
   NodeKind kinds[2];  // of the node that it starts from
@@ -148,6 +157,8 @@ constexpr KernelRow kRows[] = {
     {"GEMM", {NodeKind::kConv2d, NodeKind::kFullyConnected}, gemm},
     {"Convolution", {NodeKind::kConv2d}, convolution},
     {"Batch GEMM", {NodeKind::kBatchMatrixMultiply}, batch_gemm},
+    {"Unary", {NodeKind::kExp}, unary},
+    {"Unary", {NodeKind::kSin, NodeKind::kCos}, unary},
 };
 
 void choose(std::span<const KernelRow> rows, Choosing* c, KernelChoice* choice) {
