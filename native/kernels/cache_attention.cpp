@@ -63,8 +63,8 @@ struct Parameters {
   // Row `row` of D elements from `data` on, as real numbers.
   void dequantize(const std::byte* data, int64_t row, int64_t depth, float* to) const {
     const auto* from = reinterpret_cast<const int8_t*>(data);
-    const float scale = *reinterpret_cast<const float*>(view_of(*scales).at(row));
-    const auto zero = *reinterpret_cast<const int8_t*>(view_of(*zero_points).at(row));
+    const float scale = scales->data<const float>()[row];
+    const int8_t zero = zero_points->data<const int8_t>()[row];
     for (int64_t d = 0; d < depth; ++d) to[d] = static_cast<float>(from[d] - zero) * scale;
   }
 };
@@ -157,10 +157,9 @@ Status CacheAttention::check_sizes() const {
                  "heads of queries must be a multiple of those of keys; got %lld and %lld",
                  static_cast<long long>(heads_), static_cast<long long>(key_heads_));
   }
-  // With a mask the start is not asked for.
-  return call_.mask != nullptr && call_.is_quantized
-             ? Status{}
-             : check_position(context_, positions_, call_.start);
+  // With a mask alone the start says nothing.
+  const bool has_start = !call_.is_quantized || call_.mask == nullptr || call_.is_causal;
+  return has_start ? check_position(context_, positions_, call_.start) : Status{};
 }
 
 Status CacheAttention::read_mask() {
@@ -188,8 +187,11 @@ Status CacheAttention::prepare() {
   type_ = call_.query->type(), cache_type_ = call_.keys->type();
   EDGEWISE_RETURN_IF_ERROR(check_types());
   EDGEWISE_RETURN_IF_ERROR(check_sizes());
-  filled_ = call_.start + positions_;
-  if (call_.mask != nullptr) EDGEWISE_RETURN_IF_ERROR(read_mask());
+  if (call_.mask == nullptr) {
+    filled_ = call_.start + positions_;
+  } else {
+    EDGEWISE_RETURN_IF_ERROR(read_mask());
+  }
   EDGEWISE_RETURN_IF_ERROR(call_.out->resize(call_.query->sizes()));
   const ScalarType made = call_.is_quantized ? ScalarType::kFloat : type_;
   if (call_.out->type() != made || !view_of(*call_.out).is_row_major()) {
@@ -293,11 +295,12 @@ Status CacheAttention::run_task(int64_t task) const {
 // A row of D elements at `offset`.
 void CacheAttention::load_row(const Tensor& from, const Parameters& parameters, int64_t offset,
                               float* to) const {
-  const View view = view_of(from);
+  const std::byte* data =
+      from.data<const std::byte>() + offset * static_cast<int64_t>(element_size(from.type()));
   if (call_.is_quantized) {
-    parameters.dequantize(view.at(offset), offset / depth_, depth_, to);
+    parameters.dequantize(data, offset / depth_, depth_, to);
   } else {
-    load<float>(view.type, view.at(offset), 1, depth_, to);
+    load<float>(from.type(), data, 1, depth_, to);
   }
 }
 
