@@ -70,9 +70,11 @@ def advice(path: str) -> str:
     """What to do instead of importing `path`."""
     parent, _, name = path.rpartition(".")
     others = [one for one in paths() if not _is_below(path, one)]
-    close = get_close_matches(name, SERVED.get(parent, {}), 1) or get_close_matches(
-        path, others, 1, cutoff=0.9
-    )
+    close = get_close_matches(name, SERVED.get(parent, {}), 1) or [
+        one
+        for one in get_close_matches(path, others, 1, cutoff=0.9)
+        if get_close_matches(name, [one.rpartition(".")[2]])
+    ]
     if close:
         return f"try {close[0]}"
     # The same name under another path: ExecuTorch has moved some.
