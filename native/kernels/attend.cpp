@@ -171,8 +171,9 @@ HWY_INLINE void add_values(const float* scores, const T* values, int64_t step, i
 // to[d * kKeyBlock + key] = keys[key * step + d]; what is behind `count` becomes 0.
 HWY_INLINE void transpose_keys(const float* keys, int64_t step, int64_t count, int64_t depth,
                                float* to) {
-  const hn::FixedTag<float, 4> four;
   int64_t j = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::FixedTag<float, 4> four;
   for (; j + 4 <= count; j += 4, keys += 4 * step) {
     int64_t d = 0;
     for (; d + 4 <= depth; d += 4) {
@@ -191,6 +192,7 @@ HWY_INLINE void transpose_keys(const float* keys, int64_t step, int64_t count, i
       for (int i = 0; i < 4; ++i) to[d * kKeyBlock + j + i] = keys[i * step + d];
     }
   }
+#endif
   for (; j < kKeyBlock; ++j, keys += step) {
     for (int64_t d = 0; d < depth; ++d) to[d * kKeyBlock + j] = j < count ? keys[d] : 0;
   }
