@@ -95,13 +95,16 @@ HWY_INLINE Vector compute(UnaryFunction function, Vector x) {
 void run(UnaryFunction function, const float* in, float* out, size_t count) {
   constexpr size_t kMostLanes = hn::MaxLanes(kDoubles);
   const size_t lanes = hn::Lanes(kDoubles);
-  // Beyond the limit are infinity or zero, and angles that need more of pi.
-  const auto limit = hn::Set(kFloats, function == UnaryFunction::kExp ? 700.0f : 1e6f);
+  const bool is_exp = function == UnaryFunction::kExp;
+  // Above are infinity (to which not every target rounds), and angles that need more of pi.
+  const auto limit = hn::Set(kFloats, is_exp ? 88.0f : 1e6f);
+  const auto least = hn::Set(kFloats, -150.0f);  // of which the power is zero
   for (size_t i = 0; i < count; i += lanes) {
     const size_t n = HWY_MIN(lanes, count - i);
     const auto x = n == lanes ? hn::LoadU(kFloats, in + i) : hn::LoadN(kFloats, in + i, n);
-    if (hn::AllTrue(kFloats, hn::Lt(hn::Abs(x), limit))) {
-      const auto y = hn::DemoteTo(kFloats, compute(function, hn::PromoteTo(kDoubles, x)));
+    if (hn::AllTrue(kFloats, hn::Lt(is_exp ? x : hn::Abs(x), limit))) {
+      const auto bounded = is_exp ? hn::Max(x, least) : x;
+      const auto y = hn::DemoteTo(kFloats, compute(function, hn::PromoteTo(kDoubles, bounded)));
       if (n == lanes) {
         hn::StoreU(y, kFloats, out + i);
       } else {
