@@ -6,18 +6,16 @@ whether a library is there.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from edgewise.edge.quantized_embeddings import NAMES, define
+from edgewise.edge.quiet_torchao import declare_quantized_operators
 
 _operators: Any = torch.ops.quantized_decomposed
-with contextlib.suppress(ImportError):  # newer releases of torch leave this to torchao
-    import torch.ao.quantization.fx._decomposed  # (declares the operators)
-
+declare_quantized_operators()
 _library: Any = torch.library.Library("quantized_decomposed", "FRAGMENT")  # type: ignore[no-untyped-call]
 
 

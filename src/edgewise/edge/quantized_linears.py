@@ -26,7 +26,7 @@ from torch.fx import Node
 
 from edgewise.edge.graph import arguments, calls, erase_dead, fake, inherit_meta
 from edgewise.edge.program import Constants, drop_unused_constants, fake_mode
-from edgewise.edge.quiet_torchao import quiet_torchao
+from edgewise.edge.quiet_torchao import declare_quantized_operators
 
 aten = torch.ops.aten
 
@@ -215,7 +215,7 @@ def _fixed_scale(layer: _Layer, constants: Constants) -> tuple[float, int] | Non
 
 def _rounded(layer: _Layer, scale: float, zero: int) -> Node:
     """The activations, quantized and back, by one scale."""
-    _declare_operators()
+    declare_quantized_operators()
     graph, like = layer.product.graph, fake(layer.x)
     node = layer.x
     bounds = (scale, zero, -128, 127, torch.int8)
@@ -235,7 +235,7 @@ def _rounded(layer: _Layer, scale: float, zero: int) -> Node:
 
 def _dequantize_rows(layer: _Layer, scales: Node, zeros: Node, dtype: torch.dtype) -> Node:
     """The weights as real numbers, by the operator of which every runtime has a kernel."""
-    _declare_operators()
+    declare_quantized_operators()
     operator = torch.ops.quantized_decomposed.dequantize_per_channel.default
     options: dict[str, Any] = {} if dtype == torch.float32 else {"out_dtype": dtype}
     source = layer.weight
@@ -244,15 +244,6 @@ def _dequantize_rows(layer: _Layer, scales: Node, zeros: Node, dtype: torch.dtyp
     inherit_meta(node, layer.product)
     node.meta["val"] = fake(source).new_empty(fake(source).shape, dtype=dtype)
     return node
-
-
-def _declare_operators() -> None:
-    """Imports who declares `quantized_decomposed`: torch, or torchao for newer releases of it."""
-    try:
-        import torch.ao.quantization.fx._decomposed  # noqa: F401
-    except ImportError:
-        with quiet_torchao():
-            import torchao.quantization.pt2e  # noqa: F401
 
 
 def _dequantize(

@@ -19,3 +19,12 @@ def quiet_torchao() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+def declare_quantized_operators() -> None:
+    """Imports who declares `quantized_decomposed`: torch, or torchao for newer releases of it."""
+    try:
+        import torch.ao.quantization.fx._decomposed  # noqa: F401
+    except ImportError:
+        with quiet_torchao():
+            import torchao.quantization.pt2e  # noqa: F401

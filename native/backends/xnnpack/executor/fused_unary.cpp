@@ -51,10 +51,6 @@ Status FusedUnary::set_pointers(std::span<void* const> addresses, const Scratch&
 Status FusedUnary::run() {
   constexpr size_t kLeastPart = 4096;  // elements that are worth a thread
   const size_t parts = std::clamp<size_t>(count_ / kLeastPart, 1, 4 * threads_of(threads_));
-  if (parts == 1 || threads_of(threads_) == 1) {
-    run_unary_function(function_, input_, output_, count_);
-    return {};
-  }
   parallel_for(threads_, parts, [&](size_t part, size_t) {
     const size_t start = part_start(count_, parts, part);
     const size_t end = part_start(count_, parts, part + 1);

@@ -141,7 +141,7 @@ Found unary(const Choosing& c, size_t i, const char** rule) {
 
 struct KernelRow {
   const char* kernel;
-  NodeKind kinds[2];  // of the node that it starts from
+  NodeKind kinds[3];  // of the node that it starts from
   Choose choose;
 };
 
@@ -157,8 +157,7 @@ constexpr KernelRow kRows[] = {
     {"GEMM", {NodeKind::kConv2d, NodeKind::kFullyConnected}, gemm},
     {"Convolution", {NodeKind::kConv2d}, convolution},
     {"Batch GEMM", {NodeKind::kBatchMatrixMultiply}, batch_gemm},
-    {"Unary", {NodeKind::kExp}, unary},
-    {"Unary", {NodeKind::kSin, NodeKind::kCos}, unary},
+    {"Unary", {NodeKind::kExp, NodeKind::kSin, NodeKind::kCos}, unary},
 };
 
 void choose(std::span<const KernelRow> rows, Choosing* c, KernelChoice* choice) {

@@ -6,7 +6,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/xnnpack/executor/unary_functions.cpp"
 #include "core/simd_foreach.h"
-#include "core/simd_math-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
