@@ -43,8 +43,8 @@ help:
 	@echo "make fuzz       damaged files of each kind, made by libFuzzer (FUZZ_SECONDS=300)"
 	@echo "make audit      known vulnerabilities of the Python packages (osv.dev)"
 	@echo "make cross      the runtime for Arm Linux, 64-bit and 32-bit, Windows, macOS, in build/cross"
-	@echo "make cross-test  the one for 64-bit Arm, built and run under qemu-user;"
-	@echo "                cross-test-armv7: the one for 32-bit Arm; cross-test-windows: under Wine"
+	@echo "make cross-test  those for Arm, built and run under qemu-user (one: cross-test-aarch64,"
+	@echo "                cross-test-armv7); cross-test-windows: under Wine"
 	@echo "                cross-test-macos: nothing runs it here; its files are read"
 	@echo "make firmware-test  what firmware is given, compiled for a Cortex-M"
 	@echo "make microcontroller-test  a program without an operating system, run in QEMU"
@@ -103,7 +103,7 @@ ctest: native
 
 # The native tests once for each EDGEWISE_CPU below what this CPU has; and, if `make
 # cross-ctest-aarch64` has built them, those of kernels on CPUs that qemu-user plays (7.2 has no
-# neoverse-v1; a64fx has SVE, and max all). Cases of kernels run on every level by themselves.
+# neoverse-v1; a64fx has SVE, and max all); all on 32-bit Arm after `make cross-ctest-armv7`. Cases of kernels run on every level by themselves.
 ARM_CPUS := cortex-a53 cortex-a76 a64fx max
 test-levels: ctest
 	@for level in $$($(PY) -c 'from edgewise.runtime import _native; print(*_native.cpu_levels()[:-1])'); do \
@@ -114,6 +114,9 @@ test-levels: ctest
 	  QEMU_CPU=$$cpu $(QUIET) --show '^[0-9]+% tests passed' build/logs/ctest-$$cpu.log \
 	    "ctest as $$cpu" ctest --test-dir build/cross/aarch64 --output-on-failure \
 	    --no-tests=error -j 2 -R '^(kernels|xnnpack)\.' || exit 1; done; fi
+	@if [ -d build/cross/armv7/native/tests ]; then \
+	  $(QUIET) --show '^[0-9]+% tests passed' build/logs/ctest-armv7.log "ctest for armv7" \
+	    ctest --test-dir build/cross/armv7 --output-on-failure --no-tests=error -j 2; fi
 
 # As many processes as there are cores, but each takes up to 3 GB. A file's tests share models.
 pytest: native
@@ -202,7 +205,7 @@ $(CROSS:%=cross-%): cross-%: | $(PACKAGES)
 	@$(QUIET) build/logs/cross-$*.log "build for $*" cmake --build build/cross/$*
 
 # Models under qemu-user or Wine, against this machine; of macOS, what is in the files.
-cross-test: cross-test-aarch64
+cross-test: cross-test-aarch64 cross-test-armv7
 
 $(CROSS:%=cross-test-%): cross-test-%: native cross-%
 	@$(PY) -m pytest -q -m cross -k $* tests/cross

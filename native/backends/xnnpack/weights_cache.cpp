@@ -9,6 +9,7 @@
 #include "backends/xnnpack/allocator.h"
 #include "backends/xnnpack/limit_cpu.h"
 #include "backends/xnnpack/non_temporal_loads.h"
+#include "core/guarded.h"
 #include "core/memory.h"
 #include "edgewise/tensor.h"
 
@@ -148,19 +149,30 @@ const PackedWeights::Buffer& PackedWeights::insert(std::string key, Buffer buffe
 WeightsCache::WeightsCache(PackedWeights* shared) : shared_(shared), provider_{} {
   using Key = xnn_weights_cache_look_up_key;
   provider_.context = this;
-  provider_.look_up = [](void* self, const Key* key) {
-    return static_cast<WeightsCache*>(self)->look_up(*key);
+  provider_.look_up = [](void* context, const Key* key) {
+    auto* self = static_cast<WeightsCache*>(context);
+    return self->answer([&]() -> Result<size_t> { return self->look_up(*key); }, kNotFound);
   };
-  provider_.reserve_space = [](void* self, size_t size) {
-    return static_cast<WeightsCache*>(self)->reserve(size);
+  provider_.reserve_space = [](void* context, size_t size) {
+    auto* self = static_cast<WeightsCache*>(context);
+    return self->answer<void*>([&]() -> Result<void*> { return self->reserve(size); }, nullptr);
   };
-  provider_.look_up_or_insert = [](void* self, const Key* key, void* memory, size_t size) {
-    return static_cast<WeightsCache*>(self)->look_up_or_insert(*key, memory, size);
+  provider_.look_up_or_insert = [](void* context, const Key* key, void* memory, size_t size) {
+    auto* self = static_cast<WeightsCache*>(context);
+    return self->answer([&] { return self->look_up_or_insert(*key, memory, size); }, kNotFound);
   };
   // Nothing moves, so it is always as good as final.
   provider_.is_finalized = [](void*) { return true; };
   provider_.offset_to_addr = [](void*, size_t offset) { return reinterpret_cast<void*>(offset); };
   provider_.delete_cache = [](void*) { return xnn_status_success; };
+}
+
+template <typename Value, typename Call>
+Value WeightsCache::answer(const Call& call, Value otherwise) {
+  Result<Value> found = guarded("XNNPACK", call);
+  if (found.ok()) return *found;
+  has_failed_ = true;
+  return otherwise;
 }
 
 void WeightsCache::stands_for(const void* data, const void* original) {
@@ -227,8 +239,8 @@ void* WeightsCache::reserve(size_t size) {
   return reserved_.memory.get();
 }
 
-size_t WeightsCache::look_up_or_insert(const xnn_weights_cache_look_up_key& key, void* memory,
-                                       size_t size) {
+Result<size_t> WeightsCache::look_up_or_insert(const xnn_weights_cache_look_up_key& key,
+                                               void* memory, size_t size) {
   std::string text = key_of(key);
   const auto* found = text.empty() ? nullptr : shared_->find(text, origin_of(key));
   if (found != nullptr) {
@@ -247,7 +259,9 @@ size_t WeightsCache::look_up_or_insert(const xnn_weights_cache_look_up_key& key,
   if (buffer.is_in_chunk) {
     // It is packed again when sizes change: beside what stays there would be ever more of it.
     PackedWeights::Buffer alone = PackedWeights::Buffer::alone(size);
-    if (alone.memory == nullptr) return kNotFound;
+    if (alone.memory == nullptr) {
+      return error(Code::kOutOfMemory, "[XNNPACK] there is no memory for packed weights");
+    }
     std::memcpy(alone.memory.get(), buffer.memory.get(), size);
     shared_->give_back(std::exchange(buffer, std::move(alone)));
   }

@@ -14,10 +14,12 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "edgewise/backend.h"
 #include "edgewise/disk_cache.h"
+#include "edgewise/status.h"
 #include "xnnpack.h"
 
 namespace edgewise::xnnpack {
@@ -103,11 +105,19 @@ class WeightsCache {
   void lies_in(const NamedData& named_data, std::span<const std::byte> data);
   const PackedWeights& shared() const { return *shared_; }
   xnn_weights_cache_t get() { return &provider_; }
+  // Whether an answer to XNNPACK failed since this was last asked: the operator that it made is of
+  // no use.
+  bool take_failure() { return std::exchange(has_failed_, false); }
 
  private:
+  // What `call` returns, a Result; `otherwise` if it fails. XNNPACK's own frames may have no tables
+  // to unwind (C on 32-bit Arm), so that no exception may cross them.
+  template <typename Value, typename Call>
+  Value answer(const Call& call, Value otherwise);
   size_t look_up(const xnn_weights_cache_look_up_key& key);
   void* reserve(size_t size);
-  size_t look_up_or_insert(const xnn_weights_cache_look_up_key& key, void* memory, size_t size);
+  Result<size_t> look_up_or_insert(const xnn_weights_cache_look_up_key& key, void* memory,
+                                   size_t size);
   void release_sources(const xnn_weights_cache_look_up_key& key) const;
   // Empty if not to be shared.
   std::string key_of(const xnn_weights_cache_look_up_key& key) const;
@@ -123,6 +133,7 @@ class WeightsCache {
   const NamedData* named_data_ = nullptr;
   std::vector<PackedWeights::Buffer> own_;
   PackedWeights::Buffer reserved_;
+  bool has_failed_ = false;
   xnn_weights_cache_provider provider_;
 };
 

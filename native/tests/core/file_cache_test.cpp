@@ -9,6 +9,7 @@
 
 #include "core/sha256.h"
 #include "edgewise/tensor.h"
+#include "fault_address.h"
 #include "platform/file_cache.h"
 
 namespace edgewise {
@@ -108,6 +109,7 @@ TEST_F(FileCacheTest, NamesDataByContentsAndPlace) {
 }
 
 TEST_F(FileCacheTest, TellsThatAMappedFileWasCutShort) {
+  if (!test::has_fault_addresses()) GTEST_SKIP() << "this system names another address";
   const std::string packed(100'000, 'w');
   const auto cache = open();
   const auto entry = cache->insert(program.data(), "key", bytes_of(packed), packed.size());

@@ -101,7 +101,7 @@ const std::vector<PlanCase>& cases() {
        },
        "bytes together"},
       {"unplanned", output({.sizes = {1 << 30, 1 << 12}, .type = ScalarType::BYTE}),
-       "without a plan need more than"},
+       sizeof(size_t) == 8 ? "without a plan need more than" : "too many elements"},
       {"int list", value(int_list({0, 99})), "list items refer to value 99"},
       {"odd int list", value(odd_int_list({0, 99})), "list items refer to value 99"},
       {"negative item", value(int_list({-1})), "list items refer to value -1"},
@@ -229,7 +229,7 @@ TEST(Plan, NamesUnknownBackends) {
 // A plan that no machine holds is a failure to load the method, not a crash.
 TEST(Plan, SurvivesPlansLargerThanTheMachine) {
   FileSpec spec = add_file();
-  method(spec).arenas = {0, int64_t{1} << 40};
+  method(spec).arenas = {0, int64_t{1} << (sizeof(size_t) == 8 ? 40 : 30)};
   const auto program = load(spec);
   ASSERT_TRUE(program.ok());
   const auto loaded = program.value()->load_method("forward");

@@ -40,8 +40,9 @@ TEST(Tensor, RefusesImpossibleShapes) {
   EXPECT_EQ(code({-1}, {}), Code::kInvalidArgument);
   EXPECT_EQ(code({INT64_MAX}, {}), Code::kInvalidArgument);
   EXPECT_EQ(code({INT64_MAX, INT64_MAX}, {}), Code::kInvalidArgument);
-  EXPECT_EQ(code({int64_t{1} << 60}, {}), Code::kOk);
-  EXPECT_EQ(code({(int64_t{1} << 60) + 1}, {}), Code::kInvalidArgument);
+  const int64_t most = int64_t{1} << (sizeof(size_t) == 8 ? 60 : 28);  // of float32
+  EXPECT_EQ(code({most}, {}), Code::kOk);
+  EXPECT_EQ(code({most + 1}, {}), Code::kInvalidArgument);
   EXPECT_EQ(code({2, 2}, {0, 2}), Code::kInvalidArgument);
   EXPECT_EQ(code({2, 2}, {1, 1}), Code::kInvalidArgument);
   EXPECT_EQ(code({2, 2}, {1}), Code::kInvalidArgument);

@@ -1,6 +1,7 @@
 // Convolutions and products of matrices by XNNPACK: which of its operators a node's types name.
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "backends/xnnpack/executor/parallel.h"
 #include "backends/xnnpack/executor/xnnpack_operator.h"
@@ -156,13 +157,22 @@ xnn_status reshape_filtered(const Functions& f, xnn_operator_t op, const Operato
   }
 }
 
+// An operator of which the cache has lost the weights is none.
+xnn_status checked(const OperatorNode& n, xnn_operator_t* op, xnn_status status) {
+  const bool has_lost = n.weights != nullptr && n.weights->take_failure();
+  if (!has_lost || status != xnn_status_success) return status;
+  xnn_delete_operator(std::exchange(*op, nullptr));
+  return xnn_status_out_of_memory;
+}
+
 template <typename Functions, typename... Quantization>
 xnn_status add(const OperatorNode& n, const Columns& columns, const Functions& f,
                const std::tuple<Quantization...>& quantization, std::vector<OperatorCalls>* calls) {
   const auto create = [&](xnn_operator_t* op) {
     const auto packed = [&](auto... arguments) {
-      return create_packed(f.create, n.weights == nullptr ? nullptr : n.weights->get(), op,
-                           arguments..., flags_of(n));
+      return checked(n, op,
+                     create_packed(f.create, n.weights == nullptr ? nullptr : n.weights->get(), op,
+                                   arguments..., flags_of(n)));
     };
     if constexpr (kTakesRows<Functions>) {
       return std::apply(packed, std::tuple_cat(channel_arguments(n, columns), quantization));
