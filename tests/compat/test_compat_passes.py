@@ -28,7 +28,7 @@ from edgewise.compat.passes import (
     RemoveRedundantTransposes,
 )
 from edgewise.errors import EdgewiseError
-from edgewise.partition.delegate import is_delegate_call
+from edgewise.partition.lowered_module import is_delegate_call
 
 
 class AddForMul(ExportPass):

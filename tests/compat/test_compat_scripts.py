@@ -33,7 +33,7 @@ SCRIPTS: dict[str, tuple[list[str], float]] = {
 }
 
 
-ASSERTING = ("run_program", "bundled_and_integers")
+ASSERTING = ("run_program", "bundled_and_integers", "own_backend")
 
 
 def _run(command: list[str], folder: Path) -> str:

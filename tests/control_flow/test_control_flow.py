@@ -16,7 +16,7 @@ from torch._higher_order_ops.map import map as map_rows
 import edgewise
 from edgewise.edge.bodies import graphs_within
 from edgewise.format.program import JumpFalseCall
-from edgewise.partition.delegate import is_delegate_call
+from edgewise.partition.lowered_module import is_delegate_call
 from support import RUNTIMES, Fn, assert_close, eager, export, lower, operators, partitioners
 from support import run_ours as run
 

@@ -49,7 +49,7 @@ from edgewise.backends.ethosu import (
     get_symmetric_quantization_config,
 )
 from edgewise.edge.graph import op_name
-from edgewise.partition.delegate import is_delegate_call
+from edgewise.partition.lowered_module import is_delegate_call
 from edgewise.quantize._torchao import convert_pt2e, prepare_pt2e
 
 PEER = "executorch.backends.arm.test"

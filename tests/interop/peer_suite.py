@@ -37,7 +37,6 @@ from torch.testing import FileCheck
 import edgewise.compat.executorch  # noqa: F401  (installs the import paths)
 from edgewise.compat import exir
 from edgewise.compat.exir import EdgeProgramManager
-from edgewise.partition.delegate import call_delegate
 
 ROOT = "executorch.backends"
 PEER_EXIR = "executorch.exir"
@@ -105,9 +104,8 @@ def lowered(program: ExportedProgram, **options: Any) -> EdgeProgramManager:
 
 
 def stand_in() -> None:
-    """Serves the names of INSIDE, and what the suite knows a delegate's call by."""
+    """Serves the names of INSIDE."""
     vars(importlib.import_module(PEER_EXIR))["to_edge_transform_and_lower"] = lowered
-    vars(torch._higher_order_ops)["executorch_call_delegate"] = call_delegate
     for path, names in INSIDE.items():
         try:
             module = importlib.import_module(path)
@@ -118,7 +116,7 @@ def stand_in() -> None:
 
 
 class NamesHere:
-    """`FileCheck` of generated code, for the names that operators and delegates have here."""
+    """`FileCheck` of generated code, for the names that operators have here."""
 
     def check(self, key: str) -> Any:
         return FileCheck().check(_name_here(key))
@@ -134,8 +132,6 @@ _EDGE = "executorch_exir_dialects_edge__ops_"
 
 
 def _name_here(key: str) -> str:
-    if key.endswith("executorch_call_delegate"):
-        return "edgewise_partition_delegate_call_delegate"
     if not key.startswith(_EDGE):
         return key
     namespace, _, name = key.removeprefix(_EDGE).partition("_")

@@ -12,7 +12,8 @@ import edgewise
 from edgewise.edge.graph import calls
 from edgewise.errors import PartitionError
 from edgewise.partition import BackendDetails, CompileSpec, DelegationSpec, PreprocessResult
-from edgewise.partition.delegate import is_delegate_call, lower_partitions
+from edgewise.partition.delegate import lower_partitions
+from edgewise.partition.lowered_module import is_delegate_call
 from support import Fn, assert_close, eager, export
 
 INPUTS = (torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0]))

@@ -12,7 +12,7 @@ from typing import Any
 from torch.fx import GraphModule
 
 from edgewise.edge.graph import is_call, is_getitem
-from edgewise.partition.delegate import LoweredBackendModule, is_delegate_call
+from edgewise.partition.lowered_module import LoweredBackendModule, is_delegate_call
 
 
 @dataclass

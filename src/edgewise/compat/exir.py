@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any, TextIO, TypeVar
 
 import torch
-from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise import lowering
@@ -232,18 +231,6 @@ def to_edge_transform_and_lower(
         programs, transform_passes, partitioner, constant_methods, compile_config
     )
     return _as(EdgeProgramManager, made, generate_etrecord)
-
-
-def to_backend(
-    edge: ExportedProgram | lowering.EdgeProgramManager, partitioner: Partitioners
-) -> Any:
-    """The program with what the partitioner takes delegated; a manager for a manager."""
-    if isinstance(edge, str):
-        raise _refused("to_backend", f"the name of a backend, {edge!r}", "its partitioner")
-    if isinstance(edge, lowering.EdgeProgramManager):
-        return edge.to_backend(partitioner)
-    config = EdgeCompileConfig(_check_ir_validity=False)
-    return EdgeProgramManager(edge, None, config).to_backend(partitioner).exported_program()
 
 
 class _Ops:

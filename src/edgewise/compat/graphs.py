@@ -9,12 +9,13 @@ import pprint
 import sys
 from typing import Any, TextIO
 
+import torch
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 
 from edgewise.edge.graph import is_getitem
-from edgewise.partition.delegate import LoweredBackendModule, is_delegate_call
-from edgewise.partition.spec import TAG
+from edgewise.partition.lowered_module import LoweredBackendModule, is_delegate_call
+from edgewise.partition.spec import TAG, CompileSpec
 
 _INDENT = "  "
 
@@ -22,6 +23,61 @@ _INDENT = "  "
 def get_delegates(graph: Graph) -> list[Node]:
     """The nodes that stand for delegates (not those that call them)."""
     return [node.args[0] for node in graph.nodes if is_delegate_call(node)]
+
+
+def get_lowered_submodules(
+    graph_module: GraphModule,
+) -> list[tuple[str, LoweredBackendModule, Node]]:
+    """The delegates that this graph calls: name, module and the call."""
+    return [
+        (*_read(graph_module, node.args[0]), node)
+        for node in graph_module.graph.nodes
+        if is_delegate_call(node)
+    ]
+
+
+def get_lowered_backend_modules(graph_module: GraphModule) -> list[LoweredBackendModule]:
+    """The delegates that this graph calls."""
+    return [module for _, module, _ in get_lowered_submodules(graph_module)]
+
+
+def get_control_flow_submodules(
+    graph_module: GraphModule,
+) -> list[tuple[str, GraphModule, Node]]:
+    """What `cond`, `map` and `scan` of this graph run: name, graph module and the call."""
+    return [
+        (*_read(graph_module, node.args[position]), node)
+        for node in graph_module.graph.nodes
+        for position in _bodies_of(node)
+    ]
+
+
+def _get_submodule(graph_module: GraphModule, node: Node, arg_index: int) -> tuple[str, Any, Node]:
+    return (*_read(graph_module, node.args[arg_index]), node)
+
+
+def _bodies_of(node: Node) -> tuple[int, ...]:
+    operators = torch.ops.higher_order
+    if node.op != "call_function":
+        return ()
+    if node.target is operators.cond:
+        return (1, 2)
+    return (0,) if node.target in (operators.map_impl, operators.scan) else ()
+
+
+def _read(graph_module: GraphModule, attribute: Any) -> tuple[str, Any]:
+    name = str(attribute.target)
+    return name, graph_module.get_submodule(name)
+
+
+def get_delegated_payload(
+    graph_module: GraphModule,
+) -> dict[str, tuple[str, list[CompileSpec], bytes]]:
+    """Of each delegate by its name: backend, options and payload."""
+    return {
+        name: (module.backend_id, module.compile_specs, module.processed_bytes)
+        for name, module, _ in get_lowered_submodules(graph_module)
+    }
 
 
 def get_non_lowered_nodes(graph: Graph) -> list[Node]:

@@ -17,12 +17,16 @@ from edgewise.compat.loggers import connect, disconnect
 from edgewise.compat.table import AT_IMPORT, ROOT, SERVED, paths
 
 _MARK = "__edgewise__"
-# What the installed ExecuTorch's own files are for: models and command lines, which are written in
-# PyTorch and in names that are served.
+# What the installed ExecuTorch's own files are for: models, command lines and the backends of its
+# tutorials, which are written in PyTorch and in names that are served.
 OWN_FILES = tuple(
     f"{ROOT}.{path}"
     for path in (
         "examples",
+        "exir.backend.canonical_partitioners.all_node_partitioner",
+        "exir.backend.canonical_partitioners.duplicate_constant_node_pass",
+        "exir.backend.canonical_partitioners.group_partitioner",
+        "exir.backend.test",
         "backends.arm.scripts",
         "backends.nxp.tests",
         "extension.llm.export",

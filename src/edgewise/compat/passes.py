@@ -18,7 +18,7 @@ from torch.fx.passes.infra.pass_base import PassResult
 from torch.utils import _pytree as pytree
 
 from edgewise.lowering.managers import apply_pass
-from edgewise.partition.delegate import LoweredBackendModule, call_delegate
+from edgewise.partition.lowered_module import LoweredBackendModule, call_delegate
 
 __all__ = [
     "ConvertToLinearPass",

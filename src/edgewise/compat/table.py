@@ -61,6 +61,14 @@ _BUNDLES = (
     "BundledModule _load_bundled_program_from_buffer _load_for_executorch_from_bundled_program"
 )
 
+_DATACLASSES = (
+    "AllocationDetails BackendDelegate BackendDelegateDataReference BackendDelegateInlineData Bool",
+    "BoolList Buffer Chain CompileSpec ContainerMetadata DataSegment DelegateCall Double",
+    "DoubleList EValue ExecutionPlan ExtraTensorInfo Frame FrameList FreeCall Instruction Int",
+    "IntList JumpFalseCall KernelCall MoveCall NamedData NonConstBufferDevice Null Operator",
+    "OptionalTensorList Program String SubsegmentOffsets Tensor TensorList",
+)
+_BACKENDS = "edgewise.compat.backends"
 _RECIPES = "edgewise.compat.recipes"
 _SESSION = "edgewise.compat.session"
 _RECIPE_NAMES = "AOQuantizationConfig ExportRecipe LoweringRecipe QuantizationRecipe"
@@ -73,6 +81,8 @@ ROWS = (
     Row("executorch.exir", _EXIR, _MANAGERS),
     Row("executorch.exir", "edgewise.compat.quantized_operators", ""),
     Row("executorch.exir", "torch.export", "ExportedProgram ExportGraphSignature"),
+    Row("executorch.exir", "typing", "Value=Any"),
+    Row("executorch.exir.tracer", "typing", "Value=Any"),
     Row("executorch.exir.program", _EXIR, _LOWERING),
     Row("executorch.exir.program", _EXIR, _MANAGERS),
     Row("executorch.exir.program._program", _EXIR, _LOWERING),
@@ -81,6 +91,11 @@ ROWS = (
     Row("executorch.exir.capture._config", _EXIR, _EDGE_CONFIGS),
     Row("executorch.exir.passes", _EXIR, "MemoryPlanningPass"),
     Row("executorch.exir.passes.memory_planning_pass", _EXIR, "MemoryPlanningPass"),
+    Row(
+        "executorch.exir.passes.external_constants_pass",
+        "edgewise.compat.external_constants",
+        "delegate_external_constants_pass_unlifted",
+    ),
     Row("executorch.exir.passes.sym_shape_eval_pass", _EXIR, "ConstraintBasedSymShapeEvalPass"),
     Row("executorch.exir.pass_base", "torch.fx.passes.infra.pass_base", "PassResult"),
     Row("executorch.exir.pass_base", _PASSES, "ExportPass NodeMetadata ProxyValue"),
@@ -101,8 +116,13 @@ ROWS = (
     Row("executorch.exir.dialects.edge._ops", "torch._ops", "EdgeOpOverload=OpOverload"),
     # graphs as text
     Row("executorch.exir.backend.utils", _GRAPHS, "format_delegated_graph get_delegates"),
+    Row("executorch.exir.backend.utils", _GRAPHS, "get_delegated_payload"),
     Row("executorch.exir.backend.utils", _GRAPHS, "get_non_lowered_nodes print_delegated_graph"),
     Row("executorch.exir.backend.utils", _GRAPHS, "tag_constant_data tag_mutated_buffer"),
+    Row("executorch.exir.backend.utils", _BACKENDS, "DelegateMappingBuilder"),
+    Row("executorch.exir.graph_module", _GRAPHS, "_get_submodule get_control_flow_submodules"),
+    Row("executorch.exir.lowered_backend_module", _GRAPHS, "get_lowered_backend_modules"),
+    Row("executorch.exir.lowered_backend_module", _GRAPHS, "get_lowered_submodules"),
     Row("executorch.exir.print_program", _GRAPHS, "inspect_node pretty_print print_program"),
     # recipes
     Row("executorch.export", _RECIPES, f"{_RECIPE_NAMES} StageType"),
@@ -126,8 +146,16 @@ ROWS = (
         _XNNPACK_RECIPES,
         "XNNPACKRecipeProvider",
     ),
+    # the file's dataclasses
+    *(Row("executorch.exir.schema", "edgewise.format.program", names) for names in _DATACLASSES),
+    Row("executorch.exir.schema", "edgewise.compat.schema", "DataLocation TensorDataLocation"),
+    Row("executorch.exir.schema", "edgewise.compat.schema", "TensorShapeDynamism"),
     # partitioners and backends of one's own
-    Row("executorch.exir.backend.backend_api", _EXIR, "to_backend"),
+    Row(
+        "executorch.exir.backend.backend_api",
+        "edgewise.compat.backend_api",
+        "MethodProgramsPartitionerSpec to_backend",
+    ),
     Row("executorch.exir.backend.backend_api", "edgewise.partition", "LoweredBackendModule"),
     Row(
         "executorch.exir.backend.canonical_partitioners.pattern_op_partitioner",
@@ -163,8 +191,15 @@ ROWS = (
         "edgewise.compat.quantized_io",
         "RemoveIOQuantOpsPass",
     ),
-    Row("executorch.exir.backend.partitioner", _SPEC, "DelegationSpec PartitionResult Partitioner"),
-    Row("executorch.exir.backend.backend_details", _SPEC, "BackendDetails PreprocessResult"),
+    Row("executorch.exir.backend.partitioner", _SPEC, "DelegationSpec PartitionResult"),
+    Row("executorch.exir.backend.partitioner", _BACKENDS, "Partitioner"),
+    Row("executorch.exir.backend.backend_details", _SPEC, "BackendDetails"),
+    Row("executorch.exir.backend.backend_details", _BACKENDS, "PreprocessResult"),
+    Row(
+        "executorch.exir._serialize._named_data_store",
+        _BACKENDS,
+        "DataEntry NamedDataStore NamedDataStoreOutput",
+    ),
     Row("executorch.exir.backend.backend_details", _SPEC, "CompileSpec"),
     Row("executorch.exir.backend.backend_details", "torch.export", "ExportedProgram"),
     Row("executorch.exir.lowered_backend_module", "edgewise.partition", "LoweredBackendModule"),

@@ -18,6 +18,7 @@ from collections.abc import Collection
 from typing import Any
 
 import torch
+from torch._higher_order_ops.executorch_call_delegate import executorch_call_delegate
 from torch.export import ExportedProgram
 from torch.fx import Node
 
@@ -92,7 +93,7 @@ def _check_node(node: Node, allowed: Collection[Any]) -> None:
 
 def _check_call(node: Node) -> None:
     target = node.target
-    if target in _SIZE_ARITHMETIC or getattr(target, "__name__", "") == "call_delegate":
+    if target in _SIZE_ARITHMETIC or target is executorch_call_delegate:
         return
     if control_flow(node) is not None or target is AUTO_FUNCTIONALIZED:
         return

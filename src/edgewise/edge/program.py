@@ -285,7 +285,7 @@ def _fake_like(program: ExportedProgram, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def drop_unused_constants(program: ExportedProgram) -> bool:
-    """Removes constant placeholders without users, from graph and signature."""
+    """Removes constant placeholders without users, from graph, signature and tables."""
     constants = Constants(program)
     dropped = set()
     for node in list(placeholders(program).values()):
@@ -295,6 +295,10 @@ def drop_unused_constants(program: ExportedProgram) -> bool:
     if dropped:
         specs = program.graph_signature.input_specs
         specs[:] = [s for s in specs if getattr(s.arg, "name", None) not in dropped]
+        named = {spec.target for spec in specs}
+        for table in (program.state_dict, program.constants):
+            for target in [t for t in table if t not in named]:
+                del table[target]
     return bool(dropped)
 
 

@@ -29,7 +29,7 @@ from edgewise.format import program as pte
 from edgewise.format.constants import ConstantTable
 from edgewise.format.data_file import DEFAULT_NAME, DataFile
 from edgewise.format.file import Segments, file_parts
-from edgewise.partition.delegate import LoweredBackendModule
+from edgewise.partition.lowered_module import LoweredBackendModule
 from edgewise.releases import target_of
 
 _PAYLOAD_ALIGNMENT = 16
@@ -96,6 +96,7 @@ class _ProgramEmitter:
         self._payloads: dict[bytes, int] = {}
         self._payload_blobs: list[_Payload] = []
         self._named: dict[str, bytes | memoryview] = {}
+        self._named_files: dict[str, str] = {}
         self._input_sizes: dict[str, bytes] = {}
         self._delegates: list[pte.BackendDelegate] = []
         self._data_files: dict[str, DataFile] = {}
@@ -155,10 +156,10 @@ class _ProgramEmitter:
         for delegate in self._delegates:
             assert delegate.processed is not None
             delegate.processed = references[delegate.processed.index]
-        if self._config.external_constants is True and self._named:
-            for key in sorted(self._named):
-                self._data_file(DEFAULT_NAME).add(key, self._named[key])
-            self._named = {}
+        if self._config.external_constants is True:
+            self._named_files = dict.fromkeys(self._named, DEFAULT_NAME)
+        for key in sorted(self._named_files):
+            self._data_file(self._named_files[key]).add(key, self._named.pop(key))
         blobs = {**self._named, **self._input_sizes}
         named = [pte.NamedData(key, segments.add(blobs[key])) for key in sorted(blobs)]
         return pte.Program(
@@ -183,6 +184,8 @@ class _ProgramEmitter:
                     f"[{lowered.backend_id}] named data with one key must have one content; "
                     f"got {len(known)} and {len(blob)} bytes for {key}"
                 )
+        for key, name in made.data_files.items():
+            self._named_files.setdefault(key, name)
         digest = hashlib.sha256(made.processed_bytes).digest()
         if digest not in self._payloads:
             self._payloads[digest] = len(self._payload_blobs)

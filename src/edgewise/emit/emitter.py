@@ -46,7 +46,7 @@ from edgewise.flatbuffer import Table
 from edgewise.format import program as pte
 from edgewise.format.constants import ConstantTable
 from edgewise.format.data_file import DEFAULT_NAME, DataFile, TensorLayout
-from edgewise.partition.delegate import LoweredBackendModule, is_delegate_call
+from edgewise.partition.lowered_module import LoweredBackendModule, is_delegate_call
 
 AddPayload = Callable[[LoweredBackendModule], pte.BackendDelegate]
 

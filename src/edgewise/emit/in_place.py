@@ -32,7 +32,7 @@ from edgewise.edge.graph import arguments, fake, is_getitem, same_shape
 from edgewise.edge.layout import dim_order
 from edgewise.edge.program import output_node, placeholders, written_state
 from edgewise.edge.updates import ELEMENTWISE, UPDATES
-from edgewise.partition.delegate import LoweredBackendModule, is_delegate_call
+from edgewise.partition.lowered_module import LoweredBackendModule, is_delegate_call
 
 aten = torch.ops.aten
 

@@ -13,7 +13,7 @@ from edgewise.edge.graph import is_call, is_getitem
 from edgewise.edge.node_errors import at_node
 from edgewise.emit.out_variants import SYMBOLIC, out_variant
 from edgewise.errors import UnsupportedOperatorError
-from edgewise.partition.delegate import is_delegate_call
+from edgewise.partition.lowered_module import is_delegate_call
 
 
 class MissingKernelWarning(UserWarning):

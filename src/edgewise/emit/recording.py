@@ -46,7 +46,7 @@ from edgewise.inspect.record import (
     ProgramRecord,
     WeightRecord,
 )
-from edgewise.partition.delegate import LoweredBackendModule, is_delegate_call
+from edgewise.partition.lowered_module import LoweredBackendModule, is_delegate_call
 from edgewise.partition.remarks import Remarks
 from edgewise.partition.report import DelegationReport
 from edgewise.partition.spec import Estimates

@@ -19,6 +19,7 @@ from torch.fx import GraphModule, Node
 
 from edgewise.edge import EdgeCompileConfig, Timings, check, to_edge_program
 from edgewise.edge.bodies import graphs_within, transform_bodies
+from edgewise.edge.constant_files import restore_marks
 from edgewise.edge.graph import REPORTED_AS, is_call
 from edgewise.edge.node_errors import as_users, internal_errors
 from edgewise.edge.normalize import normalize
@@ -37,6 +38,7 @@ from edgewise.lowering.lowered_from import LoweredFrom
 from edgewise.lowering.origin import Origin
 from edgewise.lowering.quantized_io import Chosen, constants_of, quantize_io
 from edgewise.lowering.targeting import emit_for
+from edgewise.partition.delegate import add_debug_handles, settle_together
 from edgewise.partition.report import DelegationReport, ReportBuilder, chosen_report
 from edgewise.partition.running import backend_name, is_ours, run_partitioner, whose_code
 from edgewise.partition.spec import TAG, Partitioner
@@ -260,6 +262,7 @@ class EdgeProgramManager:
             programs[name] = lowered
             if any(getattr(one, "verbose", False) for one in chosen):
                 print(builder.finish(), file=sys.stderr)
+        settle_together(programs)
         return type(self)(
             programs,
             self._constant_methods,
@@ -554,6 +557,9 @@ def _make_edge(
             keeper = functools.partial(_keeper, partitioners=chosen, config=config)
             with internal_errors("to_edge"):
                 programs[name] = to_edge_program(program, keeper, timings[name], written)
+    for name, program in programs.items():
+        add_debug_handles(program.graph)
+        restore_marks(program, methods[name])
     origin = Origin(
         exported,
         lambda others: _make_edge(others, partitioner, constant_methods, config, manager),

@@ -5,8 +5,8 @@ cycle; `delegate` cuts partitions out and has their backends compile them; `repo
 keeps what was decided and why.
 """
 
-from edgewise.partition.delegate import LoweredBackendModule, call_delegate
 from edgewise.partition.grouping import group
+from edgewise.partition.lowered_module import LoweredBackendModule, call_delegate
 from edgewise.partition.node_partitioner import NodePartitioner
 from edgewise.partition.report import DelegationReport
 from edgewise.partition.report_data import NodeReport

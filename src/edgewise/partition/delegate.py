@@ -7,9 +7,10 @@ replaced in one sweep, in time linear in nodes and edges.
 
 from __future__ import annotations
 
-import operator
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
 import torch
 from torch.export import ExportedProgram
@@ -17,7 +18,8 @@ from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 from torch.fx import Graph, Node
 from torch.utils import _pytree as pytree
 
-from edgewise.edge.graph import inherit_meta, is_size
+from edgewise.edge.bodies import graphs_within
+from edgewise.edge.graph import is_size
 from edgewise.edge.node_errors import internal_errors, users_code
 from edgewise.edge.program import (
     Constants,
@@ -30,60 +32,21 @@ from edgewise.edge.program import (
 )
 from edgewise.edge.resolve_symbolic_shapes import SizeMaker
 from edgewise.errors import PartitionError
+from edgewise.partition.lowered_module import (
+    LoweredBackendModule,
+    insert_call,
+    is_delegate_call,
+)
 from edgewise.partition.spec import (
+    DEBUG_HANDLE,
     DELEGATE_INPUT,
     TAG,
     BackendDetails,
-    CompileSpec,
     DelegationSpec,
-    Estimates,
-    NamedBlobs,
     PartitionRefused,
-    PreprocessResult,
 )
-from edgewise.releases import Target
 
-
-class LoweredBackendModule(torch.nn.Module):
-    """A compiled partition. Called from Python it computes what the original nodes did."""
-
-    def __init__(
-        self,
-        spec: DelegationSpec,
-        original: ExportedProgram,
-        result: PreprocessResult,
-    ) -> None:
-        super().__init__()
-        self.backend_id: str = spec.backend_id
-        self.compile_specs: list[CompileSpec] = spec.compile_specs
-        self._result = result
-        self.processed_bytes: bytes = result.processed_bytes
-        self.named_data: NamedBlobs = result.named_data
-        self.notes: Mapping[str, Sequence[str]] = result.notes
-        self.estimates: Estimates | None = result.estimates
-        self.debug_handle_map: Mapping[int, Sequence[int]] = result.debug_handle_map
-        self.original_module: ExportedProgram = original
-
-    def for_target(self, target: Target) -> PreprocessResult:
-        """What is written into a file for that runtime."""
-        make = self._result.for_target
-        return self._result if make is None or target == Target() else make(target)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> LoweredBackendModule:
-        """Itself: nothing changes it, and its weights are views of the model's memory."""
-        return self
-
-    def forward(self, *args: Any) -> Any:
-        return self.original_module.module()(*args)
-
-
-def call_delegate(lowered: LoweredBackendModule, *args: Any) -> Any:
-    """What a delegated partition has become in the graph. Computes a tuple."""
-    return lowered(*args)
-
-
-def is_delegate_call(node: Node) -> bool:
-    return node.op == "call_function" and node.target is call_delegate
+Lowered = TypeVar("Lowered", bound=LoweredBackendModule)
 
 
 def lower_partitions(
@@ -109,6 +72,7 @@ def lower_partitions(
                 f"got {tag!r} on {node.name}"
             )
         groups.setdefault(tag, []).append(node)
+    add_debug_handles(program.graph)
     _order_by_partition(program.graph, groups)
     made: dict[str, LoweredBackendModule] = {}
     for tag, nodes in groups.items():
@@ -198,30 +162,90 @@ def _replace(
     graph = program.graph
     part, inputs, outputs = cut_out(program, nodes)
     members = set(nodes)
-    backend = BackendDetails.find(spec.backend_id)
-    ours = backend.__module__.startswith("edgewise.")
-    with internal_errors(f"{spec.backend_id}.preprocess") if ours else users_code():
-        result = backend.preprocess(part, spec.compile_specs)
-    lowered = LoweredBackendModule(spec, part, result)
-    number = 0
-    while hasattr(program.graph_module, f"lowered_module_{number}"):
-        number += 1
-    name = f"lowered_module_{number}"
-    program.graph_module.add_module(name, lowered)
+    if _wants_all_methods(BackendDetails.find(spec.backend_id)):
+        add_debug_handles(part.graph)
+        lowered = LoweredBackendModule(part, spec.backend_id, b"", spec.compile_specs)
+        lowered.is_settled = False  # until `settle_together`
+    else:
+        lowered = _compile(LoweredBackendModule, part, spec)
     with graph.inserting_before(nodes[0]):
-        attribute = graph.get_attr(name)
-        call = graph.call_function(call_delegate, (attribute, *inputs))
-        inherit_meta(call, nodes[-1])
-        call.meta["val"] = tuple(node.meta["val"] for node in outputs)
-        for index, node in enumerate(outputs):
-            item = graph.call_function(operator.getitem, (call, index))
-            inherit_meta(item, node)
-            item.meta["val"] = node.meta["val"]
+        items = insert_call(program.graph_module, graph, lowered, inputs, outputs, like=nodes[-1])
+        for node, item in zip(outputs, items, strict=True):
             outside = {user for user in node.users if user not in members}
             node.replace_all_uses_with(item, delete_user_cb=outside.__contains__)
     for node in reversed(nodes):
         graph.erase_node(node)
     return lowered
+
+
+def lower_program(program: ExportedProgram, spec: DelegationSpec, made: type[Lowered]) -> Lowered:
+    """The whole edge program, compiled by one backend; `made` is the module's class.
+
+    PartitionError if there is no such backend, or if the program writes its state; what the backend
+    has against the program is raised, too.
+    """
+    signature = program.graph_signature
+    written = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
+    if written:
+        raise PartitionError(
+            f"[to_backend] a program that is one delegate must not write state; got "
+            f"{', '.join(written)}; try edge.to_backend(partitioner)"
+        )
+    add_debug_handles(program.graph)
+    return _compile(made, program, spec)
+
+
+def _compile(made: type[Lowered], program: ExportedProgram, spec: DelegationSpec) -> Lowered:
+    backend = BackendDetails.find(spec.backend_id)
+    add_debug_handles(program.graph)
+    with _running(backend, spec.backend_id):
+        result = backend.preprocess(program, spec.compile_specs)
+    return made(program, spec.backend_id, result.processed_bytes, spec.compile_specs, result)
+
+
+def _running(backend: type[BackendDetails], name: str) -> AbstractContextManager[None]:
+    ours = backend.__module__.startswith("edgewise.")
+    return internal_errors(f"{name}.preprocess") if ours else users_code()
+
+
+def _wants_all_methods(backend: type[BackendDetails]) -> bool:
+    own: Any = backend.preprocess_multimethod
+    default: Any = BackendDetails.preprocess_multimethod
+    return getattr(own, "__func__", own) is not default.__func__
+
+
+def settle_together(programs: Mapping[str, ExportedProgram]) -> None:
+    """Has backends that want the partitions of all methods at once compile them, in place."""
+    waiting: dict[str, dict[str, list[LoweredBackendModule]]] = {}
+    for method, program in programs.items():
+        whole = program.graph_module
+        for graph_module in [whole, *(body for _, body in graphs_within(whole))]:
+            for node in filter(is_delegate_call, graph_module.graph.nodes):
+                lowered = getattr(graph_module, node.args[0].target)
+                if not lowered.is_settled:
+                    by_method = waiting.setdefault(lowered.backend_id, {})
+                    by_method.setdefault(method, []).append(lowered)
+    for backend_id, by_method in waiting.items():
+        backend = BackendDetails.find(backend_id)
+        with _running(backend, backend_id):
+            results = backend.preprocess_multimethod(
+                {name: [one.original_module for one in group] for name, group in by_method.items()},
+                {name: [one.compile_specs for one in group] for name, group in by_method.items()},
+            )
+        for method, modules in by_method.items():
+            for lowered, result in zip(modules, results[method], strict=True):
+                lowered.settle(result)
+
+
+def add_debug_handles(graph: Graph) -> None:
+    """Numbers the calls that have none (`meta["debug_handle"]`), by which backends name nodes."""
+    numbers = [node.meta.get(DEBUG_HANDLE, 0) for node in graph.nodes]
+    free = itertools.count(max(numbers, default=0) + 1)
+    for node in graph.nodes:
+        if node.op in ("placeholder", "output"):
+            continue
+        if DEBUG_HANDLE not in node.meta:
+            node.meta[DEBUG_HANDLE] = next(free)
 
 
 def cut_out(

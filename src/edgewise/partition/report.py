@@ -22,7 +22,7 @@ from edgewise.edge.graph import (
 )
 from edgewise.edge.provenance import whole_of
 from edgewise.files import write_text
-from edgewise.partition.delegate import is_delegate_call
+from edgewise.partition.lowered_module import is_delegate_call
 from edgewise.partition.report_data import (
     KERNEL,
     NodeReport,

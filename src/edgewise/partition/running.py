@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise.edge.node_errors import users_code
+from edgewise.edge.program import Constants
 from edgewise.errors import PartitionError
 from edgewise.partition.delegate import lower_partitions
 from edgewise.partition.report import ReportBuilder
 from edgewise.partition.spec import (
+    DELEGATE_INPUT,
     REFUSED,
     TAG,
     DelegationSpec,
@@ -38,6 +40,8 @@ def run_partitioner(
                 f"[{type(partitioner).__name__}] partition must return the program that it was "
                 f"given, tagged; got another one"
             )
+        if not getattr(partitioner, "takes_untagged_constants", True):
+            _give_untagged_constants(program, result.partition_tags)
         specs = _with_new_tags(program, result.partition_tags, tags)
         backend = next((spec.backend_id for spec in specs.values()), None)
         name = backend or backend_name(partitioner)
@@ -63,6 +67,13 @@ def run_partitioner(
         again = len(refused) > known
     for node in program.graph.nodes:
         node.meta.pop(REFUSED, None)
+
+
+def _give_untagged_constants(program: ExportedProgram, tags: Collection[str]) -> None:
+    constants = Constants(program)
+    for node in program.graph.nodes:
+        if node in constants and node.meta.get(TAG) not in tags:
+            node.meta[DELEGATE_INPUT] = True
 
 
 def _with_new_tags(

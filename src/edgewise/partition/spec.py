@@ -23,6 +23,10 @@ DELEGATE_INPUT = "delegate_input"
 """Key of a constant's `node.meta`: partitions read it as an input, and do not own it."""
 
 
+DEBUG_HANDLE = "debug_handle"
+"""Key of `node.meta`: the node's number in its program (`PreprocessResult.debug_handle_map`)."""
+
+
 REFUSED = "delegation_refused"
 """Key of `node.meta`: what a backend had against the node while compiling (`PartitionRefused`)."""
 
@@ -96,6 +100,10 @@ class PartitionResult:
 class Partitioner(ABC):
     """Decides which nodes of an edge program go to which backend."""
 
+    takes_untagged_constants: ClassVar[bool] = True
+    """Whether a partition owns the constants that it reads. False: those alone that carry its tag;
+    it is given the others as inputs."""
+
     @abstractmethod
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tags nodes of `exported_program` (in place) with `meta["delegation_tag"]`."""
@@ -156,7 +164,8 @@ class PreprocessResult:
     """What a backend made of a partition.
 
     `named_data` are blobs that the payload refers to by key (weights). A key names a
-    content: the same key in two partitions is the same blob, written once. `notes` are
+    content: the same key in two partitions is the same blob, written once. `data_files` says of
+    keys in which file beside the program the blob lies (`.ptd`, by its name). `notes` are
     for the delegation report, of nodes by name; `estimates` are of the whole
     partition.
 
@@ -175,6 +184,7 @@ class PreprocessResult:
     estimates: Estimates | None = None
     is_read_while_running: bool = False
     for_target: Callable[[Target], PreprocessResult] | None = None
+    data_files: Mapping[str, str] = field(default_factory=dict)
 
 
 class BackendDetails(ABC):
@@ -195,6 +205,23 @@ class BackendDetails(ABC):
 
         PartitionRefused if the compiler does not take it; any other error ends the lowering.
         """
+
+    @classmethod
+    def preprocess_multimethod(
+        cls,
+        edge_programs: Mapping[str, Sequence[ExportedProgram]],
+        compile_specs: Mapping[str, Sequence[list[CompileSpec]]],
+    ) -> Mapping[str, Sequence[PreprocessResult]]:
+        """Compiles the partitions of all methods, by the methods' names, when all are known: for
+        backends whose methods have something in common. One that does not override it is asked for
+        each partition as it is cut out."""
+        return {
+            method: [
+                cls.preprocess(program, specs)
+                for program, specs in zip(programs, compile_specs[method], strict=True)
+            ]
+            for method, programs in edge_programs.items()
+        }
 
     @staticmethod
     def find(backend_id: str) -> type[BackendDetails]:

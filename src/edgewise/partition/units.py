@@ -10,8 +10,8 @@ from torch.fx import Graph, Node
 
 from edgewise.edge.graph import calls, is_size, op_name
 from edgewise.edge.program import Constants
-from edgewise.partition.delegate import is_delegate_call
 from edgewise.partition.grouping import group
+from edgewise.partition.lowered_module import is_delegate_call
 from edgewise.partition.ordering import topological
 from edgewise.partition.spec import TAG, Refusal
 from edgewise.partition.work import macs

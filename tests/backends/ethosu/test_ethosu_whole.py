@@ -25,7 +25,7 @@ from edgewise.backends.ethosu import (
     get_symmetric_a16w8_quantization_config,
 )
 from edgewise.edge.graph import op_name
-from edgewise.partition.delegate import is_delegate_call
+from edgewise.partition.lowered_module import is_delegate_call
 from edgewise.quantize._torchao import convert_pt2e, prepare_pt2e
 from support import Fn, exported_again, run_ours
 

@@ -24,7 +24,7 @@ from edgewise.backends.xnnpack import (
     XnnpackPartitioner,
 )
 from edgewise.edge.bodies import graphs_within
-from edgewise.partition.delegate import call_delegate
+from edgewise.partition.lowered_module import call_delegate
 from support import Fn, eager, export, operators, run_ours
 
 REALS = quantized_cases.REALS

@@ -9,6 +9,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from edgewise.backends.xnnpack.lowering.builder import Builder
+from edgewise.backends.xnnpack.lowering.data_files import marked_constants
 from edgewise.backends.xnnpack.lowering.dynamic_quant import is_dynamic_product
 from edgewise.backends.xnnpack.lowering.float_fallback import float_fallbacks
 from edgewise.backends.xnnpack.lowering.graph import Graph
@@ -53,6 +54,7 @@ class XnnpackBackend(BackendDetails):
             return PreprocessResult(
                 made.payload,
                 made.named,
+                data_files=made.data_files,
                 notes=notes,
                 is_read_while_running=made.has_constants,
                 for_target=written,
@@ -85,6 +87,7 @@ def build(program: ExportedProgram) -> Graph:
     shapes = [t.shape for n in nodes for t in tensors_of(n)]
     builder.graph.symbols = symbol_values(shapes, program.range_constraints)
     builder.graph.sources = nodes
+    builder.graph.data_files = marked_constants(nodes, constants)
     to = Lowering(builder, constants)
     results = to.lower_all(program, TABLE)
     builder.origin = len(nodes) - 1

@@ -70,6 +70,8 @@ class Graph:
     """A number for each symbol of the sizes: what is written stands for that program."""
     sources: Sequence[torch.fx.Node] = ()
     """The edge nodes, by the numbers that are origins."""
+    data_files: Mapping[int, tuple[str | None, str | None]] = field(default_factory=dict)
+    """By origin: the data files that filter and bias belong into; None: the program."""
     expands: set[int] = field(default_factory=set)
     """Origins of nodes whose weights may be integers although they compute in floating point."""
     plain: set[int] = field(default_factory=set)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -41,11 +42,14 @@ _PER_BLOCK = {4: 10, 8: 15}
 @dataclass(frozen=True)
 class Serialized:
     """A payload, the named data that it refers to (by the hash of its contents), and whether
-    the payload has constants of its own, which are read while the program runs."""
+    the payload has constants of its own, which are read while the program runs.
+
+    data_files: of named data that belong into a file of data, its name."""
 
     payload: bytes
     named: dict[str, memoryview]
     has_constants: bool
+    data_files: dict[str, str]
 
 
 def serialize(graph: Graph) -> Serialized:
@@ -59,17 +63,21 @@ def serialize(graph: Graph) -> Serialized:
         numbers.setdefault(value, len(numbers))
 
     named: dict[str, memoryview] = {}
+    data_files: dict[str, str] = {}
+    file_of = _data_files(graph)
     held = payload.ConstantBytes()
     offsets = [payload.ConstantDataOffset(payload.NO_OFFSET, 0, "")]
     in_payload = read_in_place(graph)
 
-    def add(data: torch.Tensor, is_held: bool = False) -> int:
+    def add(data: torch.Tensor, is_held: bool = False, file: str | None = None) -> int:
         blob = tensor_bytes(data)
         if is_held:
             offsets.append(payload.ConstantDataOffset(held.add(blob), len(blob), None))
         else:
             key = hashlib.sha256(blob).hexdigest()
             named[key] = blob
+            if file is not None:
+                data_files.setdefault(key, file)
             offsets.append(payload.ConstantDataOffset(payload.NO_OFFSET, len(blob), key))
         return len(offsets) - 1
 
@@ -79,7 +87,7 @@ def serialize(graph: Graph) -> Serialized:
         if value.data is not None:
             four_bits = getattr(value.quant, "bits", 8) == 4
             data = pack_nibbles(value.data) if four_bits else value.data
-            constant = add(data, value in in_payload)
+            constant = add(data, value in in_payload, file_of.get(value))
         flags = (EXTERNAL_INPUT if value.input_index is not None else 0) | (
             EXTERNAL_OUTPUT if value.output_index is not None else 0
         )
@@ -95,7 +103,7 @@ def serialize(graph: Graph) -> Serialized:
         if value.quant is None:
             xvalues.append(payload.XValue(tensor))
         else:
-            meaning = _write_quant(value.quant, add)
+            meaning = _write_quant(value.quant, partial(add, file=file_of.get(value)))
             xvalues.append(payload.XValue(payload.QuantizedTensorValue(tensor, meaning)))
     written = payload.XNNGraph(
         version="0",
@@ -106,7 +114,18 @@ def serialize(graph: Graph) -> Serialized:
         output_ids=list(range(len(graph.inputs), externals)),
         constant_data=offsets,
     )
-    return Serialized(payload.to_bytes(written, held), named, bool(held.parts))
+    return Serialized(payload.to_bytes(written, held), named, bool(held.parts), data_files)
+
+
+def _data_files(graph: Graph) -> dict[Value, str]:
+    """The file of each packed constant that is marked for one."""
+    found = {}
+    for node in graph.nodes if graph.data_files else ():
+        files = graph.data_files.get(node.origin, (None, None))
+        for value, file in zip(node.inputs[1:3], files, strict=False):
+            if value is not None and value.data is not None and file is not None:
+                found[value] = file
+    return found
 
 
 def _datatype(value: Value) -> int:
