@@ -118,6 +118,12 @@ class Faults:
             self.wrong.append(f"{what}: of {size} bytes only {written} were seen to be written")
         return self.wrong
 
+    @classmethod
+    def fork_waiting(cls) -> None:
+        waiting, cls.waiting = cls.waiting, None
+        if waiting is not None:
+            waiting.fork()
+
     def fork(self) -> None:
         """Before the first call that writes: all faults, in children; then goes on without one."""
         gc.collect()
@@ -240,26 +246,32 @@ def is_whole(name: str, files: dict[str, bytes]) -> bool:
 
 def watch(event: str, arguments: tuple[Any, ...]) -> None:
     """Python's hook for what it is about to do."""
-    waiting = Faults.waiting
-    if waiting is None or event not in ("open", "os.mkdir", "os.rename", "os.link"):
+    if Faults.waiting is None or event not in ("open", "os.mkdir", "os.rename", "os.link"):
         return
     path = arguments[0]
     if not isinstance(path, (str, bytes)) or (event == "open" and not arguments[2] & WRITES):
         return
-    if os.fsdecode(path).startswith(str(waiting.place.disk)):
-        Faults.waiting = None
-        waiting.fork()
+    if os.fsdecode(path).startswith(str(Faults.waiting.place.disk)):
+        Faults.fork_waiting()
 
 
 def fork_sweeps() -> None:
     """A sweep's worker is a fork that has what a process would import, and warm up, first."""
-    from edgewise.scale import process, supervisor, sweeping, warm
+    from edgewise import workers
+    from edgewise.scale import local, process, sweeping, warm
 
-    for name in sweeping.PRELOAD:
-        process._prepare(name)
+    process.prepare(*sweeping.PRELOAD)
     warm.lowering = lambda: None
     forking = {**vars(subprocess), "Popen": ForkedProcess}
-    supervisor.subprocess = SimpleNamespace(**forking)  # type: ignore[attr-defined]
+    workers.subprocess = SimpleNamespace(**forking)  # type: ignore[attr-defined]
+    start = local.LocalEngine.__init__
+
+    def start_in_fork(*arguments: Any, **options: Any) -> None:
+        # The first call that writes is a thread's, and a fork would have that thread alone.
+        Faults.fork_waiting()
+        start(*arguments, **options)
+
+    local.LocalEngine.__init__ = start_in_fork  # type: ignore[method-assign]
 
 
 def answer(asked: dict[str, Any], folder: Path) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -52,14 +53,35 @@ def span(arguments: Any, context: Any) -> tuple[float, float]:
 
 
 def attached(arguments: Any, context: Any) -> int:
-    return len(context.attachment("big")) + len(context.attachment("small"))
+    return len(context.attachments["big"]) + len(context.attachments["small"])
+
+
+def sleep_with_a_child(arguments: Any, context: Any) -> None:
+    """Tells its process, the one that forked it and one that it started."""
+    child = subprocess.Popen(["sleep", "60"])
+    text = f"{os.getpid()} {os.getppid()} {child.pid}"
+    part = Path(arguments["file"] + ".part")
+    part.write_text(text)
+    part.rename(arguments["file"])
+    time.sleep(60)
+
+
+def half_done(arguments: Any, context: Any) -> None:
+    file = Path(arguments["file"])
+    try:
+        file.touch()
+        time.sleep(60)
+    finally:
+        time.sleep(0.3)
+        file.unlink()
 
 
 def lose_worker(arguments: Any, context: Any) -> str:
-    """Ends the process that forks, the first time."""
-    mark = Path(arguments["file"])
-    if not mark.exists():
-        mark.touch()
+    """Ends the process that forks; if there is a file's name, the first time alone."""
+    mark = Path(arguments.get("file", ""))
+    if not mark.is_file():
+        if "file" in arguments:
+            mark.touch()
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(60)
     return "done"

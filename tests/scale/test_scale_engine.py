@@ -15,6 +15,8 @@ from edgewise.scale.engine import run_all
 from edgewise.scale.local import LocalEngine
 from edgewise.scale.task import Limits, Outcome, Task
 
+HERE = Path(__file__).parent
+
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[LocalEngine]:
@@ -93,45 +95,94 @@ def test_attachments(engine: LocalEngine) -> None:
     assert [o.value for o in run_all(engine, tasks)] == [1000, 1001, 1002, 1003]
 
 
+def test_attachments_of_the_last_task_are_kept() -> None:
+    """A worker that had others meanwhile is sent them again."""
+    with LocalEngine(1) as engine:
+        shared = [engine.share(b""), engine.share(b"1")]
+        for index in (0, 0, 1, 1, 0):
+            given = {"big": shared[index], "small": b""}
+            engine.submit(Task("scale_functions:attached", {}, given))
+            assert engine.next().value == index
+
+
 def test_a_lost_worker_s_task_is_tried_again(engine: LocalEngine, tmp_path: Path) -> None:
-    before = set(engine.workers)
     tasks = [call("lose_worker", file=str(tmp_path / "mark")), *(call("double", x=i) for i in (5,))]
     found = list(run_all(engine, tasks))
     assert [o.value for o in found] == ["done", 10]
-    assert set(engine.workers) != before
 
 
-def test_closing_ends_what_runs() -> None:
+def test_a_task_that_loses_each_worker_is_lost(engine: LocalEngine) -> None:
+    engine.submit(call("lose_worker"))
+    outcome = engine.next()
+    assert (outcome.status, outcome.error) == ("lost", "its worker was lost 4 times")
+
+
+def test_closing_ends_what_runs(tmp_path: Path) -> None:
     engine = LocalEngine(1)
-    engine.submit(call("sleep"))
-    while not (engine.workers and _children(engine.workers[0])):
-        time.sleep(0.02)
-    (worker,) = engine.workers
-    (child,) = _children(worker)
+    file = tmp_path / "processes"
+    engine.submit(call("sleep_with_a_child", file=str(file)))
+    wait_until(lambda: file.exists())
     engine.close()
-    deadline = time.monotonic() + 10
-    while any(map(_is_alive, (worker, child))) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not _is_alive(worker)
-    assert not _is_alive(child)
+    wait_until(lambda: not any(map(_is_alive, map(int, file.read_text().split()))), 10)
     with pytest.raises(RuntimeError, match="closed"):
         engine.submit(call("double", x=1))
 
 
+def test_a_task_may_take_back_what_is_half_done(tmp_path: Path) -> None:
+    engine = LocalEngine(1)
+    engine.submit(call("half_done", file=str(tmp_path / "part")))
+    wait_until(lambda: (tmp_path / "part").exists())
+    engine.close()
+    assert not (tmp_path / "part").exists()
+
+
 def test_nothing_is_left_of_a_worker_that_was_killed(tmp_path: Path) -> None:
     script = (
-        "import time\n"
-        "from edgewise.scale.supervisor import Context, Supervisor\n"
-        "from edgewise.scale.task import Limits, Task\n"
-        "task = Task('scale_functions:sleep', {'x': 0}, limits=Limits(60))\n"
-        "Supervisor().run(task, Context(), {})\n"
+        "from edgewise.scale.supervisor import Supervisor\n"
+        "from edgewise.scale.task import Context, Limits, Task\n"
+        f"arguments = {{'file': {str(tmp_path / 'processes')!r}}}\n"
+        "task = Task('scale_functions:sleep_with_a_child', arguments, limits=Limits(60))\n"
+        "Supervisor().run(task, Context())\n"
     )
-    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parent)}
+    (tmp_path / "tmp").mkdir()
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp"), "PYTHONPATH": str(HERE)}
     worker = subprocess.Popen([sys.executable, "-c", script], env=environment)
-    wait_until(lambda: any(tmp_path.glob("edgewise-worker-*/*/request.pickle")))
+    file = tmp_path / "processes"
+    wait_until(lambda: file.exists())
     worker.kill()
     worker.wait()
-    wait_until(lambda: not any(tmp_path.glob("edgewise-worker-*")))
+    wait_until(lambda: not any(map(_is_alive, map(int, file.read_text().split()))), 10)
+    (locks,) = (tmp_path / "tmp").iterdir()
+    assert locks.name.startswith("edgewise-turns-")
+
+
+SCRIPT = """
+import sys
+sys.path.append({folder!r})
+from edgewise.scale import LocalEngine, Task
+print("begins")
+with LocalEngine(1) as engine:
+    for x in (1, 2):
+        engine.submit(Task("scale_functions:double", {{"x": x}}))
+        print(engine.next().value)
+"""
+
+
+@pytest.mark.parametrize("how", ["file", "standard input", "command", "module"])
+def test_scripts_run_once(how: str, tmp_path: Path) -> None:
+    """However Python was given it, and without `if __name__ == "__main__"`."""
+    text = SCRIPT.format(folder=str(HERE))
+    (tmp_path / "script.py").write_text(text)
+    words, given = {
+        "file": (["script.py"], ""),
+        "standard input": (["-"], text),
+        "command": (["-c", text], ""),
+        "module": (["-m", "script"], ""),
+    }[how]
+    done = subprocess.run(
+        [sys.executable, *words], input=given, cwd=tmp_path, text=True, capture_output=True
+    )
+    assert (done.stdout, done.stderr) == ("begins\n2\n4\n", "")
 
 
 def wait_until(condition: Callable[[], bool], most: float = 60) -> None:
@@ -171,11 +222,6 @@ def test_keys_are_of_content() -> None:
 )
 def test_wider_limits_are_another_try(status: str, then: Limits, now: Limits, stands: bool) -> None:
     assert Outcome("k", status, limits=then).stands(now) is stands  # type: ignore[arg-type]
-
-
-def _children(process: int) -> list[int]:
-    path = Path(f"/proc/{process}/task/{process}/children")
-    return [int(word) for word in path.read_text().split()] if path.exists() else []
 
 
 def _is_alive(process: int) -> bool:

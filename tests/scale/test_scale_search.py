@@ -16,8 +16,8 @@ from sweep_zoo import Small
 import edgewise
 from edgewise.scale import LocalEngine, search
 from edgewise.scale.mixed_precision import SearchResult
-from edgewise.scale.supervisor import Context
 from edgewise.scale.sweeping import PRELOAD
+from edgewise.scale.task import Context
 
 
 def data(count: int, seed: int) -> list[torch.Tensor]:

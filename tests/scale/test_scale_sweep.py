@@ -21,8 +21,8 @@ from edgewise.cli import main
 from edgewise.scale import LocalEngine, Store, make_plan, sweep
 from edgewise.scale.combine import MEASURED
 from edgewise.scale.page import render
-from edgewise.scale.supervisor import Context
 from edgewise.scale.sweeping import PRELOAD
+from edgewise.scale.task import Context
 
 HERE = Path(__file__).parent
 PLAN: dict[str, Any] = {

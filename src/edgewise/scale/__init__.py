@@ -9,9 +9,9 @@ How it is made, from the bottom:
 
 - `task`: a task is a named function and plain arguments. Its key is a digest of both and of the
   versions of what computes; results depend on nothing else.
-- `process`, `supervisor`: each task runs in a process of its own, forked behind the imports, and
-  is ended when it passes its limits. An error, a crash, a limit are outcomes like any other. If
-  the process that forks is lost, the task is tried again.
+- `process`: each task runs in a process of its own, forked behind the imports, and is ended when it
+  passes its limits. An error, a crash, a limit are outcomes like any other. `supervisor`: if the
+  process that forks is lost, the task is tried again.
 - `machine`: tasks run beside each other, or alone when they measure; locks of the file system
   hold between all workers of a machine.
 - `engine`: `local` and `ray_engine` are two implementations of one small interface; Ray's workers

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
+from typing import Protocol
 
-from edgewise.scale.task import Outcome, Task
-
-
-@dataclass(frozen=True)
-class Shared:
-    """Bytes that many tasks are sent; `handle` is the engine's."""
-
-    digest: str
-    handle: Any
+from edgewise.scale.task import Outcome, Shared, Task
 
 
 class Engine(Protocol):

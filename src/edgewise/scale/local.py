@@ -7,9 +7,8 @@ import queue
 import threading
 from collections.abc import Sequence
 
-from edgewise.scale.engine import Shared
-from edgewise.scale.supervisor import Context, Supervisor, WorkerLost
-from edgewise.scale.task import Outcome, Task, digest
+from edgewise.scale.supervisor import Supervisor
+from edgewise.scale.task import Context, Outcome, Shared, Task, digest
 
 
 class LocalEngine:
@@ -33,7 +32,6 @@ class LocalEngine:
         self._preload = preload
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._outcomes: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
-        self._blobs: dict[str, bytes] = {}
         self._open = 0
         self._supervisors: list[Supervisor] = []
         self._threads: list[threading.Thread] = []
@@ -43,15 +41,8 @@ class LocalEngine:
     def slots(self) -> int:
         return self._slots
 
-    @property
-    def workers(self) -> list[int]:
-        """The processes that fork tasks, as far as they were started."""
-        return [s.process for s in self._supervisors if s.process is not None]
-
     def share(self, data: bytes) -> Shared:
-        one = Shared(digest(data), None)
-        self._blobs[one.digest] = data
-        return one
+        return Shared(digest(data), data)
 
     def submit(self, task: Task) -> None:
         if self._closed:
@@ -91,10 +82,8 @@ class LocalEngine:
         self.close()
 
     def _work(self, supervisor: Supervisor) -> None:
-        while (task := self._tasks.get()) is not None:
+        while (task := self._tasks.get()) is not None and not self._closed:
             try:
-                self._outcomes.put(supervisor.run(task, self._context, self._blobs))
-            except WorkerLost:
-                return  # closed
+                self._outcomes.put(supervisor.run(task, self._context))
             except BaseException as failure:
                 self._outcomes.put(failure)

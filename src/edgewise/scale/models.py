@@ -14,8 +14,7 @@ from torch.export import ExportedProgram
 from edgewise.scale.fingerprint import of_module
 from edgewise.scale.sources import content, is_exported, made_of, resolve
 from edgewise.scale.store import Store
-from edgewise.scale.supervisor import Context
-from edgewise.scale.task import digest
+from edgewise.scale.task import Context, digest
 
 _FOLDER = "models"
 

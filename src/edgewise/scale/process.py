@@ -1,10 +1,16 @@
-"""The process that forks tasks: started once for each worker, it imports what they need.
+"""The process that forks tasks: `supervisor` starts one for each worker.
 
-Each task runs in a fork of its own, so that it can crash, be killed and be accounted for alone
-without the seconds that importing torch takes. Forking is safe as no threads exist before it:
-with one thread for its loops, torch starts none. Parent and server talk in lines of JSON;
-requests and results are files in the folder that a line names. If the parent is gone without a word
-(Ray kills its actors), what it kept on disk is removed here.
+    python -m edgewise.scale.process [MODULE | MODULE:FUNCTION] ...
+
+It imports what tasks need once. Each task then runs in a fork of its own, so that it can crash, be
+killed and be accounted for alone without the seconds that importing torch takes. Forking is safe as
+no threads exist before it: with one thread for its loops, torch starts none. Tasks come on standard
+input and outcomes go to the descriptor that was standard output, pickled. When the input ends, the
+parent wants no more, or is gone without a word (Ray kills its actors): the task that runs is ended,
+then this process. It writes no file that has a name, so nothing is left of it.
+
+The fork server of `multiprocessing` does not do: a program has one alone, for whatever else it
+runs; each fork of it runs the user's script again, and outlives a program that is killed.
 """
 
 from __future__ import annotations
@@ -12,78 +18,108 @@ from __future__ import annotations
 import ctypes
 import gc
 import importlib
-import json
+import io
 import os
 import pickle
-import select
-import shutil
+import pkgutil
 import signal
+import socket
 import sys
+import time
 import traceback
 from contextlib import suppress
+from dataclasses import replace
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO, NoReturn
+
+from edgewise.scale.task import Context, Limits, Outcome, Shared, Status, Task
 
 _PR_SET_PDEATHSIG = 1
 _GRACE = 1.0
 """Seconds that a task has to end when nobody wants its result; `Supervisor` waits for two."""
-REQUEST, RESULT, LOG = "request.pickle", "result.pickle", "log.txt"
-END = "end"
-"""In a line: no more tasks, and what the parent kept on disk is its own to remove."""
+_POLL = 0.05
+_LOG_LINES = 12
 
 
-def main() -> int:
-    """Serves until it is told to end. Arguments: the parent's folder, and what `_prepare` takes."""
-    lines = os.fdopen(os.dup(0), "rb", buffering=0)
-    out = os.fdopen(os.dup(1), "w", buffering=1)
-    # What tasks print goes to their logs, never into the conversation.
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
+def main() -> None:
+    """Serves until the input ends. Arguments: what is imported or called before the first task."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    # What tasks print goes to their logs, never among the answers.
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
     os.dup2(2, 1)
-    scratch, *names = sys.argv[1:]
-    for name in names:
-        _prepare(name)
+    assert isinstance(sys.stdout, io.TextIOWrapper)
+    sys.stdout.reconfigure(line_buffering=True)  # a task that crashes writes nothing more
+    # One thread: nothing to go wrong in a fork, and the same sums everywhere.
+    os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    prepare(*sys.argv[1:])
     # Collecting what is there already would copy its pages in each fork.
     gc.collect()
     gc.freeze()
-    with suppress(BrokenPipeError):  # the parent is gone, with a line on its way to it
-        if _serve(lines, out):
-            return 0
-    shutil.rmtree(scratch, ignore_errors=True)
-    os._exit(1)  # `out` may hold what nobody can read
+    with suppress(EOFError, BrokenPipeError):
+        _serve(requests, answers)
 
 
-def _serve(lines: Any, out: Any) -> bool:
-    """Forks a task for each line. Whether the parent has said that there are no more."""
-    out.write(json.dumps({"ready": os.getpid()}) + "\n")
-    for line in iter(lines.readline, b""):
-        request = json.loads(line)
-        if END in request:
-            return True
-        child = _fork(Path(request["folder"]), [lines.fileno(), out.fileno()])
-        out.write(json.dumps({"started": child}) + "\n")
-        ended = _wait(child, lines.fileno())
-        if ended is not None:
-            out.write(json.dumps({"status": ended[0], "peak": ended[1]}) + "\n")
-    return False
+def prepare(*names: str) -> None:
+    """Imports modules, and calls functions: "package.module:name"."""
+    for name in names:
+        module, _, function = name.partition(":")
+        with suppress(ImportError):  # a task that needs it says so
+            found = importlib.import_module(module)
+            if function:
+                getattr(found, function)()
 
 
-def _prepare(name: str) -> None:
-    """Imports a module, or calls a function: "package.module:name"."""
-    module, _, function = name.partition(":")
-    try:
-        found = importlib.import_module(module)
-    except ImportError:
-        return  # a task that needs it says so
-    if function:
-        getattr(found, function)()
+def _serve(requests: BinaryIO, answers: BinaryIO) -> NoReturn:
+    """EOFError or BrokenPipeError when nobody wants more."""
+    held: dict[str, bytes] = {}
+    while True:
+        # Of the process that started this one.
+        task, context = pickle.load(requests)  # noqa: S301
+        sent = task.shared.items()
+        held = {digest: held[digest] if data is None else data for digest, data in sent}
+        given = {
+            n: held[a.digest] if isinstance(a, Shared) else a for n, a in task.attachments.items()
+        }
+        outcome = _run(task, replace(context, attachments=given), requests, answers)
+        pickle.dump(outcome, answers)
+        answers.flush()
 
 
-def _fork(folder: Path, own: list[int]) -> int:
-    server = os.getpid()
-    child = os.fork()
-    if child:
-        return child
+def _run(task: Task, context: Context, requests: BinaryIO, answers: BinaryIO) -> Outcome:
+    """In a fork. The value of what ended by itself is what `_answer` made, still pickled."""
+    with _memory() as log, _memory() as answer:
+        start = time.monotonic()
+        server = os.getpid()
+        child = os.fork()
+        if child == 0:
+            for conversation in (requests, answers):
+                conversation.close()
+            _be(task, context, server, log, answer)
+        try:
+            passed = _watch(child, task.limits, requests.fileno())
+        finally:
+            _kill(child, signal.SIGKILL)
+            _, waited, usage = os.wait4(child, 0)
+        code = os.waitstatus_to_exitcode(waited)
+        status: Status = "ok"
+        error = ""
+        if code != 0:
+            status, error = passed or ("crash", _last_words(code, log))
+        return Outcome(
+            task.key,
+            status,
+            _content(answer) if code == 0 else None,
+            error,
+            seconds=time.monotonic() - start,
+            peak_bytes=usage.ru_maxrss * 1024,
+            host=socket.gethostname(),
+            limits=task.limits,
+        )
+
+
+def _be(task: Task, context: Context, server: int, log: BinaryIO, answer: BinaryIO) -> NoReturn:
+    """What the fork does: the task, in a session of its own."""
     code = 1
     try:
         os.setsid()
@@ -91,51 +127,54 @@ def _fork(folder: Path, own: list[int]) -> int:
         if os.getppid() != server:
             os._exit(1)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        try:
-            log = os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        except OSError:  # a full disk, or the parent's Ctrl-C: the supervisor finds no log
-            log = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        for descriptor in own:
-            os.close(descriptor)
-        _answer(folder)
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+        answer.write(_answer(task, context))
+        answer.flush()
         code = 0
-    except OSError as failure:  # of the answer's own file
-        print(describe(failure), file=sys.stderr)
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(code)
 
 
-def _answer(folder: Path) -> None:
-    """Runs the request; its result, or the error that it raised, becomes the file."""
-    answer: tuple[str, Any, str]
+def _answer(task: Task, context: Context) -> bytes:
+    """Status, value and error of a task that returns or raises."""
     try:
-        # Written by the process that started this one, into a folder that is its own.
-        request = pickle.loads((folder / REQUEST).read_bytes())  # noqa: S301
-        module, _, name = request["function"].partition(":")
-        function = getattr(importlib.import_module(module), name)
-        answer = ("ok", function(request["arguments"], request["context"]), "")
-        data = pickle.dumps(answer)
+        function = pkgutil.resolve_name(task.function)
+        return pickle.dumps(("ok", function(task.arguments, context), ""))
     except (Exception, SystemExit) as failure:
         traceback.print_exc()
-        data = pickle.dumps(("error", None, describe(failure)))
-    part = folder / (RESULT + ".part")
-    part.write_bytes(data)
-    part.rename(folder / RESULT)
+        # The type unless the message says where.
+        text = str(failure).strip() or "no message"
+        where = "" if text.startswith("[") else f"{type(failure).__name__}: "
+        return pickle.dumps(("error", None, where + text))
 
 
-def describe(failure: BaseException) -> str:
-    """The type unless the message says where; the message without torch's long tails."""
-    text = str(failure).strip() or "no message"
-    return text if text.startswith("[") else f"{type(failure).__name__}: {text}"
+def _watch(child: int, limits: Limits, requests: int) -> tuple[Status, str] | None:
+    """Until the child ends or passes a limit: then which one. EOFError if the parent ends the
+    input meanwhile: it sends nothing else."""
+    start = time.monotonic()
+    process = os.pidfd_open(child)
+    try:
+        while True:
+            ready = wait([process, requests], None if limits == Limits() else _POLL)
+            if process in ready:
+                return None
+            if ready:
+                # A task that is writing to the store takes back what is half done.
+                _kill(child, signal.SIGINT)
+                wait([process], _GRACE)
+                raise EOFError
+            if limits.bytes is not None and _resident_bytes(child) > limits.bytes:
+                return "memory", f"more than its {_size(limits.bytes)} of memory"
+            if limits.seconds is not None and time.monotonic() - start > limits.seconds:
+                return "time", f"longer than its {limits.seconds:g} s"
+    finally:
+        os.close(process)
 
 
-def kill_task(child: int, how: signal.Signals = signal.SIGKILL) -> None:
+def _kill(child: int, how: signal.Signals) -> None:
     """And what it started."""
     for kill in (os.killpg, os.kill):
         try:
@@ -145,24 +184,46 @@ def kill_task(child: int, how: signal.Signals = signal.SIGKILL) -> None:
             continue  # not yet the leader of its group
 
 
-def _wait(child: int, parent: int) -> tuple[int, int] | None:
-    """The child's wait status and peak memory in bytes; None if the parent has ended it."""
-    watched = os.pidfd_open(child)
-    try:
-        ready, _, _ = select.select([watched, parent], [], [])
-        if watched not in ready:
-            # While a task runs the parent sends nothing but the end, or is gone. A task that is
-            # writing to the store takes back what is half done.
-            kill_task(child, signal.SIGINT)
-            select.select([watched], [], [], _GRACE)
-            kill_task(child)
-            os.waitpid(child, 0)
-            return None
-    finally:
-        os.close(watched)
-    _, status, usage = os.wait4(child, 0)
-    return status, usage.ru_maxrss * 1024
+def _resident_bytes(process: int) -> int:
+    """Of a process and those that it started; 0 if it is gone."""
+    total = 0
+    pending = [process]
+    page = os.sysconf("SC_PAGE_SIZE")
+    while pending:
+        one = pending.pop()
+        try:
+            total += int(Path(f"/proc/{one}/statm").read_text().split()[1]) * page
+            for thread in Path(f"/proc/{one}/task").iterdir():
+                pending += map(int, (thread / "children").read_text().split())
+        except (OSError, ValueError, IndexError):
+            continue
+    return total
+
+
+def _last_words(code: int, log: BinaryIO) -> str:
+    """How a process ended that did not come through, and the end of its log."""
+    text = f"ended with exit code {code}"
+    if code < 0:
+        text = f"killed by {signal.Signals(-code).name} ({signal.strsignal(-code)})"
+        if -code == signal.SIGKILL:
+            text += "; perhaps the system was out of memory"
+    lines = _content(log).decode(errors="replace").strip().splitlines()[-_LOG_LINES:]
+    return text + ("; last lines: " + "\n".join(lines) if lines else "")
+
+
+def _memory() -> BinaryIO:
+    """A file without a name, so that a full disk does not matter."""
+    return open(os.memfd_create("edgewise"), "w+b")
+
+
+def _content(file: BinaryIO) -> bytes:
+    file.seek(0)
+    return file.read()
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.3g} GiB" if count >= 2**30 else f"{count / 2**20:.3g} MiB"
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

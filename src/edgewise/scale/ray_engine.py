@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from edgewise.scale.engine import Shared
-from edgewise.scale.supervisor import Context, Supervisor
-from edgewise.scale.task import Outcome, Task, digest
+from edgewise.scale.supervisor import Supervisor
+from edgewise.scale.task import Context, Outcome, Shared, Task, digest
 from edgewise.scale.versions import versions
 
 if TYPE_CHECKING:
@@ -65,21 +64,17 @@ class RayEngine:
         return max(1, int(_cluster(self._ray, "cluster_resources").get("CPU", 1)))
 
     def share(self, data: bytes) -> Shared:
-        return Shared(digest(data), [self._ray.put(data)])
+        return Shared(digest(data), self._ray.put(data))
 
     def submit(self, task: Task) -> None:
-        blobs = {a.digest: a.handle[0] for a in task.attachments.values() if isinstance(a, Shared)}
-        light = {
-            name: replace(a, handle=None) if isinstance(a, Shared) else a
-            for name, a in task.attachments.items()
-        }
+        shared = task.shared
         options = {"name": f"edgewise {task.label or task.function}", "enable_task_events": False}
         reference = self._run.options(**options).remote(
-            replace(task, attachments=light),
+            task.with_handles(dict.fromkeys(shared)),
             self._context,
             self._preload,
-            list(blobs),
-            *blobs.values(),
+            list(shared),
+            *shared.values(),
         )
         self._running[reference] = task
 
@@ -154,14 +149,14 @@ _supervisor: Supervisor | None = None
 
 
 def _run(
-    task: Task, context: Context, preload: tuple[str, ...], names: list[str], *blobs: bytes
+    task: Task, context: Context, preload: tuple[str, ...], digests: list[str], *shared: bytes
 ) -> Outcome:
     """In a worker of Ray's: the task in a process of its own, under its limits."""
     global _supervisor
     if _supervisor is None:
         _supervisor = Supervisor(preload)
     context = replace(context, root=context.root or os.getcwd())
-    return _supervisor.run(task, context, dict(zip(names, blobs, strict=True)))
+    return _supervisor.run(task.with_handles(dict(zip(digests, shared, strict=True))), context)
 
 
 def _probe(location: str, name: str) -> tuple[dict[str, str], str]:

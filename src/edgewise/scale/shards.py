@@ -19,8 +19,7 @@ from typing import Any
 
 from edgewise.scale.engine import Engine, run_all
 from edgewise.scale.metrics import Metric, add_pairs, as_metric, needs_reference
-from edgewise.scale.supervisor import Context
-from edgewise.scale.task import Task
+from edgewise.scale.task import Context, Task
 
 PRELOAD = ("torch", "edgewise.quantize._torchao", "edgewise.scale.portable", "edgewise.runtime")
 ToItem = Callable[[Mapping[str, Any]], Any]
@@ -143,8 +142,8 @@ def run_shard(arguments: Mapping[str, Any], context: Context) -> tuple[int, Any]
     """A task: a step on the batches that came with it."""
     import torch
 
-    batches = torch.load(io.BytesIO(context.attachment("batches")), weights_only=False)
-    return _STEPS[arguments["step"]](context.attachment("common"), batches)
+    batches = torch.load(io.BytesIO(context.attachments["batches"]), weights_only=False)
+    return _STEPS[arguments["step"]](context.attachments["common"], batches)
 
 
 def _each_shard(

@@ -19,7 +19,7 @@ from edgewise.scale.fingerprint import Fingerprint
 from edgewise.scale.models import restore, save
 from edgewise.scale.sources import made_of, resolve
 from edgewise.scale.store import Store
-from edgewise.scale.supervisor import Context
+from edgewise.scale.task import Context
 
 Arguments = Mapping[str, Any]
 

@@ -18,8 +18,7 @@ from edgewise.scale.plan import Plan
 from edgewise.scale.plan_file import make_plan, read_plan
 from edgewise.scale.rows import Tables
 from edgewise.scale.store import Store
-from edgewise.scale.supervisor import Context
-from edgewise.scale.task import Outcome, Task
+from edgewise.scale.task import Context, Outcome, Task
 from edgewise.scale.tasks import Tasks
 
 PRELOAD = (

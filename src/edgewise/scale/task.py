@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 Status = Literal["ok", "error", "crash", "time", "memory", "lost"]
@@ -32,6 +32,27 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Shared:
+    """Bytes that many tasks are sent. handle: the engine's; None: whoever gets it has them."""
+
+    digest: str
+    handle: Any
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a task's function is told besides its arguments: where things are, no content.
+
+    store: the location of a `Store`, or "". root: the folder that paths of sources start from.
+    attachments: the task's, by name.
+    """
+
+    store: str = ""
+    root: str = "."
+    attachments: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Task:
     """A call `function(arguments, context)` whose result depends on nothing else.
 
@@ -43,11 +64,24 @@ class Task:
 
     function: str
     arguments: Mapping[str, Any]
-    attachments: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    attachments: Mapping[str, bytes | Shared] = field(default_factory=dict, compare=False)
     limits: Limits = field(default=Limits(), compare=False)
     exclusive: bool = field(default=False, compare=False)
     versions: Mapping[str, str] = field(default_factory=dict)
     label: str = field(default="", compare=False)
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """The handles of attachments that are shared, by their digests."""
+        return {a.digest: a.handle for a in self.attachments.values() if isinstance(a, Shared)}
+
+    def with_handles(self, handles: Mapping[str, Any]) -> Task:
+        """The same with other handles."""
+        attachments = {
+            name: replace(a, handle=handles[a.digest]) if isinstance(a, Shared) else a
+            for name, a in self.attachments.items()
+        }
+        return replace(self, attachments=attachments)
 
     @property
     def key(self) -> str:
