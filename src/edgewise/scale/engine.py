@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from edgewise.scale.task import Outcome, Shared, Task
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Engine(Protocol):
@@ -28,6 +31,12 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Ends workers and what they run."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def run_all(engine: Engine, tasks: Iterable[Task]) -> Iterator[Outcome]:

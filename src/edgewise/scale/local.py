@@ -7,11 +7,12 @@ import queue
 import threading
 from collections.abc import Sequence
 
+from edgewise.scale.engine import Engine
 from edgewise.scale.supervisor import Supervisor
 from edgewise.scale.task import Context, Outcome, Shared, Task, digest
 
 
-class LocalEngine:
+class LocalEngine(Engine):
     """Processes of this machine. workers: how many tasks at once; None: one for each CPU.
 
     context: what tasks are told. preload: modules that each worker imports before its first
@@ -74,12 +75,6 @@ class LocalEngine:
         # Workers end when their input does; a task that runs is killed.
         for supervisor in self._supervisors:
             supervisor.close()
-
-    def __enter__(self) -> LocalEngine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _work(self, supervisor: Supervisor) -> None:
         while (task := self._tasks.get()) is not None and not self._closed:

@@ -10,12 +10,12 @@ The same search as that of a plan's setting (`searching`), for a model and data 
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import pickle
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,10 @@ def search(
     pairs = [(as_batch(batch), None) for batch in evaluation]
     if not pairs:
         raise ValueError("[search] evaluation must hold at least one batch; got none")
-    with _store_folder(out) as path:
+    place = (
+        tempfile.TemporaryDirectory(prefix="edgewise-search-") if out is None else nullcontext(out)
+    )
+    with place as path:
         store = Store(path)
         seen = None if calibration is None else [as_batch(batch) for batch in calibration]
         setting = Setting(
@@ -161,12 +164,3 @@ def _kept_model(store: Store, model: torch.nn.Module, inputs: tuple[Any, ...]) -
         ) from failure
     finally:
         model.train(was_training)
-
-
-@contextlib.contextmanager
-def _store_folder(out: str | os.PathLike[str] | None) -> Iterator[str | os.PathLike[str]]:
-    if out is not None:
-        yield out
-        return
-    with tempfile.TemporaryDirectory(prefix="edgewise-search-") as folder:
-        yield folder

@@ -7,8 +7,8 @@ tensors by what they hold.
 
 from __future__ import annotations
 
-import importlib
 import io
+import pkgutil
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -62,7 +62,7 @@ class Portable:
             args, kwargs = map_aggregate(
                 arguments, lambda v: nodes[v.name] if isinstance(v, _Ref) else v
             )
-            made = _function(target) if op == "call_function" else target
+            made = pkgutil.resolve_name(target) if op == "call_function" else target
             nodes[name] = graph.create_node(op, made, args, kwargs, name)
         self._inputs = sum(node.op == "placeholder" for node in nodes.values())
         self._module = GraphModule(found["held"], graph)
@@ -99,7 +99,7 @@ def _held(prepared: GraphModule, node: Node) -> Any:
 
 def _name_of(node: Node) -> str:
     if isinstance(node.target, torch._ops.OpOverload):
-        return f"torch.ops:{node.target}"
+        return f"torch:ops.{node.target}"
     module = getattr(node.target, "__module__", None)
     name = getattr(node.target, "__qualname__", "<locals>")
     if module is None or "<" in name or isinstance(node.target, torch._ops.HigherOrderOperator):
@@ -108,9 +108,3 @@ def _name_of(node: Node) -> str:
             f"{node.target} at {node.name}; try calibrating in one process"
         )
     return f"{module}:{name}"
-
-
-def _function(target: str) -> Any:
-    module, _, name = target.partition(":")
-    found = torch.ops if module == "torch.ops" else importlib.import_module(module)
-    return attrgetter(name)(found)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from edgewise.scale.engine import Engine
 from edgewise.scale.supervisor import Supervisor
 from edgewise.scale.task import Context, Outcome, Shared, Task, digest
 from edgewise.scale.versions import versions
@@ -18,7 +20,7 @@ RETRIES = 3
 """How often Ray runs a task again whose worker or node was lost."""
 
 
-class RayEngine:
+class RayEngine(Engine):
     """One of Ray's tasks for each task, with a CPU each; within it, a process as anywhere else.
 
     address: of a cluster ("10.0.0.1:6379", or "auto"); None: one is started here.
@@ -44,7 +46,7 @@ class RayEngine:
                 "[RayEngine] Ray must be installed; try pip install 'edgewise[scale,ray]'",
                 name="ray",
             ) from missing
-        self._ray = ray
+        self._ray: Any = ray
         self._connected_here = not ray.is_initialized()
         self._context = context or Context()
         if self._connected_here:
@@ -61,7 +63,7 @@ class RayEngine:
     @property
     def slots(self) -> int:
         """The CPUs that the cluster has now."""
-        return max(1, int(_cluster(self._ray, "cluster_resources").get("CPU", 1)))
+        return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
     def share(self, data: bytes) -> Shared:
         return Shared(digest(data), self._ray.put(data))
@@ -103,12 +105,6 @@ class RayEngine:
         if self._connected_here:
             self._ray.shutdown()
 
-    def __enter__(self) -> RayEngine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def check(self, store: Store) -> None:
         """RuntimeError if a node has other versions, or does not see the store."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -116,8 +112,7 @@ class RayEngine:
         probe = self._ray.remote(num_cpus=0, max_retries=1)(_probe)
         name = "probe.txt"
         store.write(name, b"edgewise")
-        known = _cluster(self._ray, "nodes")
-        nodes = [n for n in known if n["Alive"] and n["Resources"].get("CPU")]
+        nodes = [n for n in self._ray.nodes() if n["Alive"] and n["Resources"].get("CPU")]
         answers = {
             n["NodeManagerHostname"]: probe.options(
                 scheduling_strategy=NodeAffinitySchedulingStrategy(n["NodeID"], soft=False)
@@ -144,19 +139,19 @@ class RayEngine:
             ) from failure
 
 
-_supervisor: Supervisor | None = None
-"""Of this process of Ray's, which runs task after task."""
+@functools.cache
+def _supervisor(preload: tuple[str, ...]) -> Supervisor:
+    """Of this process of Ray's, which runs task after task."""
+    return Supervisor(preload)
 
 
 def _run(
     task: Task, context: Context, preload: tuple[str, ...], digests: list[str], *shared: bytes
 ) -> Outcome:
     """In a worker of Ray's: the task in a process of its own, under its limits."""
-    global _supervisor
-    if _supervisor is None:
-        _supervisor = Supervisor(preload)
     context = replace(context, root=context.root or os.getcwd())
-    return _supervisor.run(task.with_handles(dict(zip(digests, shared, strict=True))), context)
+    task = task.with_handles(dict(zip(digests, shared, strict=True)))
+    return _supervisor(preload).run(task, context)
 
 
 def _probe(location: str, name: str) -> tuple[dict[str, str], str]:
@@ -185,11 +180,6 @@ def _check(host: str, answer: tuple[Mapping[str, str], str], location: str) -> N
             f"[sweep] node {host} must see the results in {location}; got {text}; try a folder "
             f"that all nodes share, or a URL that fsspec knows (s3://...)"
         )
-
-
-def _cluster(ray: Any, question: str) -> Any:
-    """What Ray answers; its own functions for it carry no types."""
-    return getattr(ray, question)()
 
 
 def _first_line(failure: BaseException) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from edgewise.scale.engine import Engine
+from edgewise.scale.local import LocalEngine
 from edgewise.scale.metrics import METRICS, add_pairs, arrays_of, as_metric, needs_reference
 from edgewise.scale.shards import PRELOAD, evaluate
 
@@ -66,8 +67,6 @@ class ShardedMetric:
 
     def _workers(self) -> Engine:
         if self._engine is None:
-            from edgewise.scale.local import LocalEngine
-
             self._engine = LocalEngine(preload=PRELOAD)
             weakref.finalize(self, self._engine.close)
         return self._engine

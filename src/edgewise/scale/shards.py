@@ -13,11 +13,13 @@ import io
 import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from edgewise.scale.engine import Engine, run_all
+from edgewise.scale.local import LocalEngine
 from edgewise.scale.metrics import Metric, add_pairs, as_metric, needs_reference
 from edgewise.scale.task import Context, Task
 
@@ -158,7 +160,7 @@ def _each_shard(
     if type(dataset).__module__.startswith("ray.data"):
         yield from _of_ray_data(step, common, dataset, to_item, size, batch_size)
         return
-    with _engine(engine) as chosen:
+    with LocalEngine(preload=PRELOAD) if engine is None else nullcontext(engine) as chosen:
         shared = chosen.share(common)
 
         def tasks() -> Iterator[Task]:
@@ -210,27 +212,11 @@ def _columns(batch: Mapping[str, Any]) -> Any:
     return tuple(torch.as_tensor(column.copy()) for column in batch.values())
 
 
-@contextmanager
-def _engine(engine: Engine | None) -> Iterator[Engine]:
-    if engine is not None:
-        yield engine
-        return
-    from edgewise.scale.local import LocalEngine
-
-    with LocalEngine(preload=PRELOAD) as made:
-        yield made
-
-
 def _chunks(dataset: Iterable[Any], size: int) -> Iterator[Sequence[Any]]:
     if size < 1:
         raise ValueError(f"[shards] a shard must hold at least one batch; got {size}")
-    chunk: list[Any] = []
-    for item in dataset:
-        chunk.append(item)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
+    items = iter(dataset)
+    while chunk := list(islice(items, size)):
         yield chunk
 
 
