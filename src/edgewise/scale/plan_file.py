@@ -32,8 +32,8 @@ def read_plan(path: str | Path) -> Plan:
 def make_plan(value: Any, *, root: str | Path = ".", name: str = "sweep") -> Plan:
     """Of a mapping as the YAML file holds it."""
     top = Section({} if value is None else value, "")
-    calibration = _data_sets(top, "calibration", "calibration")
-    evaluation = _data_sets(top, "evaluation", "evaluation")
+    calibration = _data_sets(top, "calibration")
+    evaluation = _data_sets(top, "evaluation")
     metrics = _metrics(top)
     plan = Plan(
         models=_models(top, calibration, evaluation),
@@ -65,8 +65,8 @@ def _models(
     for name, value in Section(top.get("models"), "models").items():
         key = f"models.{name}"
         one = Section({"source": value} if isinstance(value, str) else value, key)
-        own_calibration = _data_sets(one, "calibration", "calibration")
-        own_evaluation = _data_sets(one, "evaluation", "evaluation")
+        own_calibration = _data_sets(one, "calibration")
+        own_evaluation = _data_sets(one, "evaluation")
         source = _source(one, "source", exported=True)
         inputs = _source(one, "inputs") if one.has("inputs") else None
         if is_exported(source) and inputs is not None:
@@ -87,14 +87,14 @@ def _models(
     return tuple(models)
 
 
-def _data_sets(section: Section, name: str, default: str) -> tuple[DataSpec, ...]:
+def _data_sets(section: Section, name: str) -> tuple[DataSpec, ...]:
     """One set (text, or a mapping with `source`), or several by name."""
     value = section.get(name)
     if value is None:
         return ()
     key = section.at(name)
     if isinstance(value, str) or (isinstance(value, Mapping) and "source" in value):
-        return (_data(value, key, default),)
+        return (_data(value, key, name),)
     return tuple(_data(v, f"{key}.{n}", n) for n, v in Section(value, key).items())
 
 

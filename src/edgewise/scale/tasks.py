@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from edgewise.scale.drive import Job
@@ -37,45 +37,40 @@ class Tasks:
         }
         if model.inputs:
             arguments["inputs_content"] = self._content("load", model.inputs)
-        return self._task("load", arguments, model.name)
+        return self._task("load", model.name, **arguments)
 
     def data(self, spec: DataSpec, pairs: bool) -> Task:
         found = self._content("data", spec.source)
-        arguments = {**_data(spec), "content": found, "pairs": pairs}
-        return self._task("data", arguments, spec.name)
+        return self._task("data", spec.name, **_data(spec), content=found, pairs=pairs)
 
     def build(self, combination: Combination, model: Any, calibration: Any) -> Task:
-        return self._task("build", _lowering(combination, model, calibration), combination.name)
+        return self._task("build", combination.name, **_lowering(combination, model, calibration))
 
     def evaluate(
         self, program: str, model: Any, data: Any, metrics: Sequence[str], label: str
     ) -> Task:
-        arguments = {
-            "program": program,
-            "model": model,
-            "data": data,
-            "metrics": list(metrics),
-            "content": {name: self._content("evaluate", name) for name in metrics if ":" in name},
-        }
-        return self._task("evaluate", arguments, label)
+        return self._task(
+            "evaluate",
+            label,
+            program=program,
+            model=model,
+            data=data,
+            metrics=list(metrics),
+            content={name: self._content("evaluate", name) for name in metrics if ":" in name},
+        )
 
     def sensitivity(
         self, combination: Combination, model: Any, calibration: Any, data: Any
     ) -> Task:
-        arguments = {**_lowering(combination, model, calibration), "data": data}
-        return self._task("sensitivity", arguments, combination.name)
+        lowering = _lowering(combination, model, calibration)
+        return self._task("sensitivity", combination.name, **lowering, data=data)
 
     def measure(self, program: str, model: Any, label: str) -> Task:
         latency = self.plan.latency
         assert latency is not None
-        arguments = {
-            "program": program,
-            "model": model,
-            "threads": latency.threads,
-            "seconds": latency.seconds,
-            "cpu": self.cpu,
-        }
-        return self._task("measure", arguments, label, exclusive=True)
+        return self._task(
+            "measure", label, program=program, model=model, **asdict(latency), cpu=self.cpu
+        )
 
     def _content(self, stage: str, source: str) -> str:
         """Of the source's file. StageFailed if it is not there."""
@@ -84,14 +79,12 @@ class Tasks:
         except OSError as failure:
             raise StageFailed(stage, Outcome("", "error", error=str(failure))) from failure
 
-    def _task(
-        self, stage: str, arguments: Mapping[str, Any], label: str, exclusive: bool = False
-    ) -> Task:
+    def _task(self, stage: str, label: str, **arguments: Any) -> Task:
         return Task(
             f"edgewise.scale.stages:{stage}",
             arguments,
             limits=self.plan.limits,
-            exclusive=exclusive,
+            exclusive=stage == "measure",
             versions=versions(),
             label=f"{stage} {label}",
         )
