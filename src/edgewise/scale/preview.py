@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from edgewise.registry import backend_for
 from edgewise.scale.combine import row_of
-from edgewise.scale.measure import cpu
 from edgewise.scale.plan import Combination, Plan
 from edgewise.scale.store import Store
 from edgewise.scale.tasks import Tasks
+from edgewise.scale.versions import cpu
 
 
 @dataclass(frozen=True)

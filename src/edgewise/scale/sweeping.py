@@ -13,13 +13,14 @@ from typing import Any
 from edgewise.scale.combine import Row, row_of
 from edgewise.scale.drive import Drive
 from edgewise.scale.engine import Engine
-from edgewise.scale.measure import cpu
+from edgewise.scale.local import LocalEngine
 from edgewise.scale.plan import Plan
 from edgewise.scale.plan_file import make_plan, read_plan
 from edgewise.scale.rows import Tables
 from edgewise.scale.store import Store
 from edgewise.scale.task import Context, Outcome, Task
 from edgewise.scale.tasks import Tasks
+from edgewise.scale.versions import cpu
 
 PRELOAD = (
     "edgewise.scale.stages",
@@ -129,8 +130,6 @@ def engine_for(
         return
     context = Context(store.location, plan.root)
     if not ray:
-        from edgewise.scale.local import LocalEngine
-
         with LocalEngine(workers, context=context, preload=PRELOAD) as here:
             yield here
         return

@@ -1,4 +1,4 @@
-"""What results depend on besides their arguments: the packages that make them."""
+"""What results depend on besides their arguments: the packages that make them, the processor."""
 
 from __future__ import annotations
 
@@ -30,6 +30,17 @@ def versions() -> dict[str, str]:
     return found
 
 
+def cpu() -> str:
+    """This machine's processor, for results that depend on it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    found = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
+    names = (found.get("model name"), found.get("cpu family"), found.get("model"))
+    return " ".join(name for name in names if name) or platform.machine()
+
+
 def _code_digest(folder: Path) -> str:
     """Of what decides on results; how they are scheduled, shown and reported does not."""
     content = hashlib.sha256()
@@ -46,6 +57,6 @@ def _code_digest(folder: Path) -> str:
 
 
 _DECISIVE = (
-    *("stages.py", "metrics.py", "measure.py", "sources.py", "fingerprint.py", "models.py"),
+    *("stages.py", "metrics.py", "sources.py", "fingerprint.py", "models.py"),
     *("shards.py", "observers.py", "sharded_metric.py"),
 )
