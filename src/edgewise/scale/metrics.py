@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Protocol
@@ -184,8 +185,6 @@ def as_metric(metric: Any, name: str = "metric") -> Metric:
         made: Metric = metric()
         return made
     if hasattr(metric, "add") and hasattr(metric, "merge") and hasattr(metric, "result"):
-        import copy
-
         return copy.deepcopy(metric)  # type: ignore[no-any-return]
     return Mean(getattr(metric, "__name__", name), metric)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from edgewise.quantize import observers
@@ -120,15 +121,13 @@ def _counts(state: State, wider: State) -> torch.Tensor:
     if (low, high) == (first, last):
         return counts
     bins = counts.numel()
-    edges = torch.linspace(first, last, bins + 1, dtype=torch.float64)
+    edges = np.linspace(first, last, bins + 1)
     if low == high:
         found = torch.zeros_like(counts)
         bucket = min(bins - 1, int((low - first) / (last - first) * bins))
         found[bucket] = counts.sum()
         return found
     # How much lies below each edge: linear between the edges of the narrower bins.
-    below = torch.cat([torch.zeros(1, dtype=torch.float64), counts.cumsum(0)])
-    position = ((edges - low) / (high - low) * bins).clamp(0, bins)
-    index = position.floor().long().clamp(max=bins - 1)
-    share = position - index
-    return (below[index] + share * (below[index + 1] - below[index])).diff()
+    below = np.concatenate([[0.0], counts.cumsum(0).numpy()])
+    narrower = np.linspace(low, high, bins + 1)
+    return torch.from_numpy(np.diff(np.interp(edges, narrower, below)))

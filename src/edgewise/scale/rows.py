@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from edgewise.scale.combine import Row
@@ -17,14 +18,10 @@ class Tables:
 
     def __init__(self, plan: Plan, store: Store, *, parquet: bool = False) -> None:
         self._plan, self._store, self._parquet = plan, store, parquet
-        if parquet:
-            try:
-                import pyarrow.parquet  # noqa: F401
-            except ModuleNotFoundError as missing:
-                raise ModuleNotFoundError(
-                    "[sweep] Parquet needs pyarrow; got none; try pip install pyarrow",
-                    name="pyarrow",
-                ) from missing
+        if parquet and find_spec("pyarrow") is None:
+            raise ModuleNotFoundError(
+                "[sweep] Parquet needs pyarrow; got none; try pip install pyarrow", name="pyarrow"
+            )
 
     def write(self, rows: Sequence[Row], total: int) -> None:
         """total: combinations of the plan; the page says how many are missing."""

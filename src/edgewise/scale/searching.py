@@ -104,42 +104,26 @@ def _round(
         for i, outcome in enumerate(built)
         if not outcome.ok
     }
-    few = _quarter(data)
-    if few is not None and target_db is not None:
-        first = yield from _ratios(tasks, made, model, {**data, "limit": few})
-        for i, (ratio, error) in first.items():
-            if ratio is None or ratio < target_db - MARGIN_DB:
-                size = made.pop(i)["size_bytes"]
-                kept = chosen[i].setting.keep_float
-                trials[i] = Trial(kept, ratio, size, 0 if ratio is None else few, error)
-    rest = yield from _ratios(tasks, made, model, data)
-    for i, (ratio, error) in rest.items():
-        kept = chosen[i].setting.keep_float
-        trials[i] = Trial(kept, ratio, made[i]["size_bytes"], 0, error)
+    enough = -math.inf if target_db is None else target_db - MARGIN_DB
+    few = (data.get("limit") or 0) // 4  # nobody may know how many there are
+    # On a quarter of the data first, where that can tell; then (0) on all.
+    for batches in (few, 0) if target_db is not None and few >= _LEAST else (0,):
+        if not made:
+            break
+        seen = {**data, "limit": batches} if batches else data
+        running = list(made)
+        outcomes = yield [
+            tasks.evaluate(made[i]["program"], model, seen, ["sqnr"], "trial") for i in running
+        ]
+        for i, outcome in zip(running, outcomes, strict=True):
+            ratio = outcome.value["figures"]["SQNR dB"] if outcome.ok else None
+            if batches and ratio is not None and ratio >= enough:
+                continue
+            stopped = 0 if ratio is None else batches
+            size = made.pop(i)["size_bytes"]
+            kept = chosen[i].setting.keep_float
+            trials[i] = Trial(kept, ratio, size, stopped, outcome.error)
     return [trials[i] for i in sorted(trials)]
-
-
-def _ratios(
-    tasks: Tasks, made: Mapping[int, Any], model: Any, data: Any
-) -> Job[dict[int, tuple[float | None, str]]]:
-    if not made:
-        return {}
-    outcomes = yield [
-        tasks.evaluate(one["program"], model, data, ["sqnr"], "trial") for one in made.values()
-    ]
-    found: dict[int, tuple[float | None, str]] = {}
-    for i, outcome in zip(made, outcomes, strict=True):
-        if not outcome.ok:
-            found[i] = (None, outcome.error)
-            continue
-        found[i] = (outcome.value["figures"]["SQNR dB"], "")
-    return found
-
-
-def _quarter(data: Mapping[str, Any]) -> int | None:
-    """Batches of the first rung; None if there are too few, or nobody knows how many."""
-    limit = data.get("limit")
-    return limit // 4 if limit is not None and limit // 4 >= _LEAST else None
 
 
 def _with(combination: Combination, kept: tuple[str, ...]) -> Combination:

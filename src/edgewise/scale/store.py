@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from edgewise.files import write_whole
-from edgewise.scale.task import Outcome, Task, digest
+from edgewise.scale.task import Limits, Outcome, Task, digest
 
 _RESULTS = "results"
 
@@ -24,19 +25,19 @@ class Store:
 
     def __init__(self, location: str | os.PathLike[str]) -> None:
         from fsspec.core import url_to_fs
+        from fsspec.implementations.local import LocalFileSystem
 
         self.location = os.fspath(location)
         self._fs, self.root = url_to_fs(self.location)
-        self.is_local = "file" in (
-            self._fs.protocol if isinstance(self._fs.protocol, tuple) else (self._fs.protocol,)
-        )
+        self.is_local = isinstance(self._fs, LocalFileSystem)
         if self.is_local:
             self.location = self.root
 
     def outcome(self, key: str) -> Outcome | None:
         """What is known of a task; None if nothing is, or its record is damaged."""
         try:
-            return Outcome.from_json(json.loads(self.read(f"{_RESULTS}/{key}.json")))
+            found = json.loads(self.read(f"{_RESULTS}/{key}.json"))
+            return Outcome(**{**found, "limits": Limits(**found["limits"])})
         except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError):
             return None
 
@@ -47,7 +48,7 @@ class Store:
 
     def keep(self, outcome: Outcome) -> None:
         """Writes the record. ValueError if the value is not plain data."""
-        text = json.dumps(outcome.to_json(), indent=1, allow_nan=False)
+        text = json.dumps(asdict(outcome), indent=1, allow_nan=False)
         self.write(f"{_RESULTS}/{outcome.key}.json", text.encode())
 
     def keys(self) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Status = Literal["ok", "error", "crash", "time", "memory", "lost"]
@@ -108,15 +108,6 @@ class Outcome:
     @property
     def ok(self) -> bool:
         return self.status == "ok"
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data, if the value is."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Outcome:
-        """The inverse of `to_json`. KeyError or TypeError for other data."""
-        return cls(**{**data, "limits": Limits(**data["limits"])})
 
     def stands(self, limits: Limits) -> bool:
         """Whether the same would come of it under these limits: a wider limit is another try."""
