@@ -35,6 +35,10 @@ def leave(arguments: Any, context: Any) -> None:
     os._exit(7)
 
 
+def leave_in_peace(arguments: Any, context: Any) -> None:
+    os._exit(0)
+
+
 def sleep(arguments: Any, context: Any) -> None:
     time.sleep(60)
 

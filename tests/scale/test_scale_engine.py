@@ -34,6 +34,7 @@ OUTCOMES = [
     ("missing", Limits(), "error", "has no attribute 'missing'"),
     ("crash", Limits(), "crash", "SIGSEGV (Segmentation fault); last lines: the last words"),
     ("leave", Limits(), "crash", "exit code 7"),
+    ("leave_in_peace", Limits(), "crash", "exit code 0"),
     ("sleep", Limits(seconds=0.3), "time", "longer than its 0.3 s"),
     ("eat", Limits(bytes=200 << 20), "memory", "more than its 200 MiB of memory"),
 ]
@@ -46,8 +47,8 @@ def test_outcomes(engine: LocalEngine) -> None:
         assert (name, outcome.status) == (name, status), outcome
         assert text in outcome.error
     # Limits are seen every 50 ms: what is far above both was not seen.
-    assert 0.3 < found[5].seconds < 10
-    assert 200 << 20 < found[6].peak_bytes < 1000 << 20
+    assert 0.3 < found[6].seconds < 10
+    assert 200 << 20 < found[7].peak_bytes < 1000 << 20
 
 
 def test_outcomes_come_in_order_and_tasks_are_taken_as_there_is_room(engine: LocalEngine) -> None:

@@ -104,12 +104,13 @@ def _run(task: Task, context: Context, requests: BinaryIO, answers: BinaryIO) ->
         code = os.waitstatus_to_exitcode(waited)
         status: Status = "ok"
         error = ""
-        if code != 0:
+        value = _content(answer) if code == 0 else b""
+        if not value:
             status, error = passed or ("crash", _last_words(code, log))
         return Outcome(
             task.key,
             status,
-            _content(answer) if code == 0 else None,
+            value or None,
             error,
             seconds=time.monotonic() - start,
             peak_bytes=usage.ru_maxrss * 1024,
