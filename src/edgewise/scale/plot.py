@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 _WIDTH, _HEIGHT = 560, 340
@@ -37,32 +37,32 @@ def draw(marks: Sequence[Mark], x_name: str, y_name: str, *, more_is_better: boo
     """The points, and a line through those that no other beats in both."""
     xs, ys = [m.x for m in marks], [m.y for m in marks]
     is_log = min(xs) > 0 and max(xs) / min(xs) > 30
-    across = _scale(xs, _LEFT, _WIDTH - _RIGHT, is_log)
-    up = _scale(ys, _HEIGHT - _BOTTOM, _TOP, False)
+    across, columns = _axis(xs, _LEFT, _WIDTH - _RIGHT, is_log)
+    up, lines = _axis(ys, _HEIGHT - _BOTTOM, _TOP)
     parts = [
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
         f'aria-label="{html.escape(y_name)} by {html.escape(x_name)}">'
     ]
-    for value in up.ticks:
-        y = up.at(value)
+    for value in lines:
+        y = up(value)
         parts.append(
             f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
             f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>'
         )
-    for value in across.ticks:
-        x = across.at(value)
+    for value in columns:
+        x = across(value)
         parts.append(
             f'<line class="grid" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" x1="{x:.1f}" x2="{x:.1f}"/>'
             f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">{value:g}</text>'
         )
     best = _front(marks, more_is_better)
-    line = " ".join(f"{across.at(m.x):.1f},{up.at(m.y):.1f}" for m in best)
+    line = " ".join(f"{across(m.x):.1f},{up(m.y):.1f}" for m in best)
     parts.append(f'<polyline class="front" points="{line}"/>')
     for mark in marks:
         parts.append(
             f'<a href="#row{mark.row}" data-row="{mark.row}">'
             f'<path class="mark c{mark.colour % COLOURS}" d="{_SHAPES[mark.shape]}" '
-            f'transform="translate({across.at(mark.x):.1f},{up.at(mark.y):.1f})">'
+            f'transform="translate({across(mark.x):.1f},{up(mark.y):.1f})">'
             f"<title>{html.escape(mark.name)}: {mark.y:.4g}, {mark.x:.4g}</title></path></a>"
         )
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
@@ -103,36 +103,27 @@ def _front(marks: Sequence[Mark], more_is_better: bool) -> list[Mark]:
     return front
 
 
-@dataclass(frozen=True)
-class _Scale:
-    low: float
-    high: float
-    first: float
-    last: float
-    ticks: list[float]
-    is_log: bool
-
-    def at(self, value: float) -> float:
-        low, high = self.low, self.high
-        if self.is_log:
-            low, high, value = math.log10(low), math.log10(high), math.log10(value)
-        share = (value - low) / (high - low)
-        return self.first + share * (self.last - self.first)
-
-
-def _scale(values: Sequence[float], first: float, last: float, is_log: bool) -> _Scale:
+def _axis(
+    values: Sequence[float], first: float, last: float, is_log: bool = False
+) -> tuple[Callable[[float], float], list[float]]:
+    """From a value to its place between `first` and `last`; the values that get a line."""
     low, high = min(values), max(values)
     if is_log:
         low, high = low / 1.3, high * 1.3
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         steps = (1, 2, 5) if len(powers) <= 3 else (1,)
         ticks = [s * 10.0**p for p in powers for s in steps if low <= s * 10.0**p <= high]
-        return _Scale(low, high, first, last, ticks, True)
-    margin = (high - low) * 0.08 or abs(high) * 0.05 or 1.0
-    low, high = low - margin, high + margin
-    step = 10.0 ** math.floor(math.log10((high - low) / 5))
-    step *= next(s for s in (1, 2, 5, 10) if (high - low) / (s * step) <= 6)
-    start = math.ceil(low / step)
-    count = math.floor(high / step) - start + 1
-    ticks = [round((start + i) * step, 12) for i in range(count)]
-    return _Scale(low, high, first, last, ticks, False)
+    else:
+        margin = (high - low) * 0.08 or abs(high) * 0.05 or 1.0
+        low, high = low - margin, high + margin
+        step = 10.0 ** math.floor(math.log10((high - low) / 5))
+        step *= next(s for s in (1, 2, 5, 10) if (high - low) / (s * step) <= 6)
+        start, end = math.ceil(low / step), math.floor(high / step)
+        ticks = [round(i * step, 12) for i in range(start, end + 1)]
+    scaled: Callable[[float], float] = math.log10 if is_log else float
+
+    def place(value: float) -> float:
+        share = (scaled(value) - scaled(low)) / (scaled(high) - scaled(low))
+        return first + share * (last - first)
+
+    return place, ticks
