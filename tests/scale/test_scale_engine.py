@@ -181,7 +181,11 @@ def test_scripts_run_once(how: str, tmp_path: Path) -> None:
         "module": (["-m", "script"], ""),
     }[how]
     done = subprocess.run(
-        [sys.executable, *words], input=given, cwd=tmp_path, text=True, capture_output=True
+        [sys.executable, "-W", "error", *words],
+        input=given,
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
     )
     assert (done.stdout, done.stderr) == ("begins\n2\n4\n", "")
 

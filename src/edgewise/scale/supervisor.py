@@ -82,6 +82,7 @@ class Supervisor:
         if server is None:
             return
         assert server.stdin is not None
+        assert server.stdout is not None
         with suppress(OSError):  # what was not yet written
             server.stdin.close()
         try:
@@ -89,3 +90,4 @@ class Supervisor:
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
+        server.stdout.close()  # not before: another thread may read it
