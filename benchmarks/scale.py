@@ -142,9 +142,9 @@ def _answer(stage: str, key: str) -> dict[str, Any]:
     if stage == "data":
         return {"data": key, "batches": 1}
     if stage == "build":
-        share = {"nodes": 1.0, "macs": 1.0, "bytes": 1.0}
+        shares = dict.fromkeys(("delegated_nodes", "delegated_macs", "delegated_bytes"), 1.0)
         made = {"program": f"{key}.pte", "report": f"{key}.html", "refused": ""}
-        return made | {"size_bytes": 1, "delegates": 1, "delegated": share, "lower_seconds": 0.1}
+        return made | shares | {"size_bytes": 1, "delegates": 1, "lower_seconds": 0.1}
     if stage == "evaluate":
         return {"figures": {"top1 %": 90.0}}
     return {"latency_ms": 1.0, "latency_p90_ms": 1.0}

@@ -33,11 +33,8 @@ def row_of(tasks: Tasks, combination: Combination) -> Job[Row]:
     try:
         yield from _fill(tasks, combination, row)
     except StageFailed as failed:
-        row |= {
-            "status": failed.outcome.status,
-            "stage": failed.stage,
-            "error": failed.outcome.error,
-        }
+        outcome = failed.outcome
+        row |= {"status": outcome.status, "stage": failed.stage, "error": outcome.error}
     return row
 
 
@@ -54,19 +51,7 @@ def _fill(tasks: Tasks, combination: Combination, row: Row) -> Job[None]:
         ]
     (built,) = yield [tasks.build(combination, model, calibration)]
     made = value_of("build", built)
-    row |= {
-        "size_bytes": made["size_bytes"],
-        "delegates": made["delegates"],
-        **{f"delegated_{quantity}": share for quantity, share in made["delegated"].items()},
-        "refused": made["refused"],
-        "npu_cycles": made.get("npu_cycles"),
-        "npu_ms": made.get("npu_ms"),
-        "lower_seconds": made["lower_seconds"],
-        "peak_bytes": built.peak_bytes,
-        "host": built.host,
-        "program": made["program"],
-        "report": made["report"],
-    }
+    row |= {**made, "peak_bytes": built.peak_bytes, "host": built.host}
     sets = combination.model.evaluation
     data = []
     for spec in sets:

@@ -10,6 +10,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 import torch
@@ -59,7 +60,7 @@ def samples(arguments: Arguments, context: Context) -> Iterator[Any]:
 
 
 def build(arguments: Arguments, context: Context) -> dict[str, Any]:
-    """Exports, quantizes, lowers and writes a program, and its report."""
+    """Exports, quantizes, lowers and writes a program, and its report; columns of a row."""
     from edgewise.lowering.compiling import compile
 
     model, inputs = restore(arguments["model"], context)
@@ -83,17 +84,15 @@ def build(arguments: Arguments, context: Context) -> dict[str, Any]:
     report = program.delegation_report()
     store = Store(context.store)
     name = store.add("programs", file, ".pte")
-    stem = name.rpartition("/")[2].removesuffix(".pte")
     return {
-        "program": name,
-        "report": _write_report(store, stem, program),
-        "digest": stem,
         "size_bytes": len(file),
         "delegates": len(report.delegates),
-        "delegated": {q: report.share(q) for q in ("nodes", "macs", "bytes")},
+        **{f"delegated_{q}": report.share(q) for q in ("nodes", "macs", "bytes")},
         "refused": _refused(report),
-        "lower_seconds": seconds,
         **_estimates(report),
+        "lower_seconds": seconds,
+        "program": name,
+        "report": _write_report(store, name, program),
     }
 
 
@@ -186,12 +185,13 @@ def _check_item(arguments: Arguments, item: Any) -> None:
         )
 
 
-def _write_report(store: Store, stem: str, program: Any) -> str:
+def _write_report(store: Store, program_name: str, program: Any) -> str:
     """The page about a program, named like it: paths of this machine may be in it."""
     from edgewise.report import Subject, render
 
-    name = f"reports/{stem}.html"
-    store.write(name, render([Subject(f"{stem}.pte", program.record())]).encode())
+    path = PurePosixPath(program_name)
+    name = f"reports/{path.stem}.html"
+    store.write(name, render([Subject(path.name, program.record())]).encode())
     return name
 
 
@@ -205,13 +205,12 @@ def _refused(report: Any) -> str:
     return max(counts, key=lambda text: counts[text], default="")
 
 
-def _estimates(report: Any) -> dict[str, float]:
+def _estimates(report: Any) -> dict[str, float | None]:
     """Of all NPU programs together: cycles, and milliseconds at the compiler's clock."""
     figures = [found.figures for found in report.estimates.values()]
-    found: dict[str, float] = {}
-    if any("cycles" in one for one in figures):
-        found["npu_cycles"] = sum(one.get("cycles", 0) for one in figures)
+    cycles = [one["cycles"] for one in figures if "cycles" in one]
     rates = [one["inferences per second"] for one in figures if one.get("inferences per second")]
-    if rates:
-        found["npu_ms"] = sum(1e3 / rate for rate in rates)
-    return found
+    return {
+        "npu_cycles": sum(cycles) if cycles else None,
+        "npu_ms": sum(1e3 / rate for rate in rates) if rates else None,
+    }
