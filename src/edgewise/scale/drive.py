@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Generic, TypeVar
 
 from edgewise.scale.engine import Engine
@@ -55,23 +56,18 @@ class Drive(Generic[T]):
         """Results as jobs finish."""
         source = iter(jobs)
         finished: deque[T] = deque()
-        ended = False
         room = 2 * self._engine.slots + 2
         while True:
-            while not ended and self.open_jobs < room and not finished:
-                job = next(source, None)
-                if job is None:
-                    ended = True
-                    break
+            for job in islice(source, room - self.open_jobs):
                 self.open_jobs += 1
                 self._advance(_Open(job), finished)
+            if self.open_jobs == 0:
+                return
+            if not finished:
+                self._receive(finished)
             while finished:
                 self.open_jobs -= 1
                 yield finished.popleft()
-            if self.open_jobs == 0 and ended:
-                return
-            if self._waiting and (ended or self.open_jobs >= room):
-                self._receive(finished)
 
     def _receive(self, finished: deque[T]) -> None:
         outcome = self._engine.next()

@@ -79,14 +79,11 @@ def _look_in(folder: Path) -> None:
 
 
 def _file(source: str, root: str) -> Path | None:
-    if is_exported(source):
-        location = source
-    else:
-        location = source.rpartition(":")[0]
-        if not location.endswith(".py"):
-            path = Path(root, *location.split("."))
-            files = (path.with_suffix(".py"), path / "__init__.py")
-            return next((file for file in files if file.is_file()), None)
+    location = source if is_exported(source) else source.rpartition(":")[0]
+    if not is_exported(source) and not location.endswith(".py"):
+        path = Path(root, *location.split("."))
+        files = (path.with_suffix(".py"), path / "__init__.py")
+        return next((file for file in files if file.is_file()), None)
     path = Path(root, location)
     if not path.is_file():
         raise FileNotFoundError(f"[{source}] a file must be there; got none at {path}")
