@@ -12,6 +12,8 @@ and torch 2.10.0 for aarch64, the last that are CPU builds, in a Debian Python f
 --cache/arm, nothing is installed. Its XNNPACK has KleidiAI. The files are those of latency.py,
 quantized.py and, for one token of a Llama of 30 million parameters at position 128, llm.py; the
 peer's are written by the release of the `peer` extra. "xnnpack": our runtime without fused kernels.
+"products-1-8bit" and its like are two linear layers (1024 to 1024 to 512) with weights of 8 or 4 bits
+by channel for that many rows, quantized at run time; one file of ours for all.
 
 A large model takes minutes for each run.
 """
@@ -39,6 +41,7 @@ import llm
 FLOATS = ("mobilenet_v2", "mobilenet_v3_small", "resnet18", "resnet50", "vit_b_16")
 INTEGERS = ("mobilenet_v2-int8", "resnet50-int8")
 TOKEN = "llama_30m-8da4w"
+PRODUCTS = tuple(f"products-{rows}-{bits}bit" for bits in (8, 4) for rows in (1, 64))
 GROUP_SIZE, POSITION, CONTEXT = 32, 128, 1024
 """Of that model: weights that share a scale; where the token is; positions of the cache."""
 TOKEN_CALLS = 200
@@ -104,6 +107,8 @@ def case(model: str, frameworks: list[str], options: argparse.Namespace) -> Case
     cache = options.cache
     if model == TOKEN:
         return token_case(frameworks, options)
+    if model in PRODUCTS:
+        return products_case(model, frameworks, options)
     if not model.endswith("-int8"):
         ensure(frameworks, model, cache, options.refresh)
         files = {framework: model_file(framework, model, cache) for framework in frameworks}
@@ -115,6 +120,37 @@ def case(model: str, frameworks: list[str], options: argparse.Namespace) -> Case
     files = {framework: quantized.file_of(framework, plain, cache) for framework in frameworks}
     expected = {framework: file.with_suffix(".expected.npz") for framework, file in files.items()}
     return Case(files, files[frameworks[0]].with_suffix(".inputs.npz"), expected)
+
+
+def products_case(model: str, frameworks: list[str], options: argparse.Namespace) -> Case:
+    """Of two linear layers with weights by channel, rows quantized at run time."""
+    file, inputs, expected = (
+        options.cache / f"{model}{end}" for end in (".pte", "-inputs.npz", "-eager.npz")
+    )
+    if options.refresh or not file.exists():
+        import torch
+        from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
+        from torchao.quantization.granularity import PerAxis
+
+        import edgewise
+
+        rows, bits = int(model.split("-")[1]), model.split("-")[2]
+        torch.manual_seed(0)
+        layers = (torch.nn.Linear(1024, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 512))
+        net = torch.nn.Sequential(*layers).eval()
+        x = torch.randn(rows, 1024)
+        dtype = torch.int8 if bits == "8bit" else torch.int4
+        quantize_(
+            net,
+            Int8DynamicActivationIntxWeightConfig(
+                weight_dtype=dtype, weight_granularity=PerAxis(0)
+            ),
+        )
+        edgewise.compile(net, (x,), backend="xnnpack", verbose=False).save(file)
+        with torch.no_grad():
+            np.savez(expected, net(x).numpy())
+        np.savez(inputs, x.numpy())
+    return Case(dict.fromkeys(frameworks, file), inputs, dict.fromkeys(frameworks, expected), 10)
 
 
 def token_case(frameworks: list[str], options: argparse.Namespace) -> Case:
@@ -356,7 +392,7 @@ def main() -> int:
         f"{row['model']} ({framework})": FEWEST_DECIBELS - row[f"{framework} dB"]
         for row in rows
         for framework in options.frameworks
-        if not row["model"].endswith(("-int8", "-8da4w"))
+        if not row["model"].endswith(("-int8", "-8da4w", "bit"))
     }
     return report_wrong(lost, 0.0)
 

@@ -1,4 +1,5 @@
-# Arm's KleidiAI: products of rows quantized at run time with 4-bit weights, on 64-bit Arm Linux.
+# Arm's KleidiAI: products of rows quantized at run time with weights of 4 and 8 bits, on 64-bit Arm
+# Linux.
 # edgewise_use_kleidiai(target) adds the micro-kernels that are used, and no others, to a target with
 # EDGEWISE_HAS_KLEIDIAI; without KleidiAI it adds nothing, and these products are XNNPACK's.
 #
@@ -19,10 +20,16 @@ set(edgewise_kleidiai_kernels
   ${edgewise_kleidiai_kernel}1x4_qsi4c32p8x4_1x8_neon_dotprod
   ${edgewise_kleidiai_kernel}4x4_qsi4c32p8x4_4x8_neon_dotprod
   ${edgewise_kleidiai_kernel}1x8_qsi4c32p8x8_1x8x32_neon_dotprod
-  ${edgewise_kleidiai_kernel}4x8_qsi4c32p8x8_4x8x32_neon_i8mm)
-set(edgewise_kleidiai_members kai_rhs_pack_nxk_qsi4c32p_qsu4c32s1s0.c.o)
+  ${edgewise_kleidiai_kernel}4x8_qsi4c32p8x8_4x8x32_neon_i8mm
+  ${edgewise_kleidiai_kernel}1x8_qsi4cxp8x8_1x8x32_neon_dotprod
+  ${edgewise_kleidiai_kernel}4x8_qsi4cxp8x8_8x8x32_neon_i8mm
+  ${edgewise_kleidiai_kernel}4x8_qsi8cxp4x8_16x4_neon_i8mm)
+set(edgewise_kleidiai_members
+  kai_rhs_pack_nxk_qsi4c32p_qsu4c32s1s0.c.o
+  kai_rhs_pack_nxk_qsi4cxp_qs4cxs1s0.c.o
+  kai_rhs_pack_nxk_qsi8cxp_qsi8cx_neon.c.o)
 foreach(kernel IN LISTS edgewise_kleidiai_kernels)
-  list(APPEND edgewise_kleidiai_members ${kernel}.c.o ${kernel}_asm.S.o)
+  list(APPEND edgewise_kleidiai_members ${kernel}.c.o)
 endforeach()
 
 # Takes the objects that are used out of `library`; sets `out_reason` if one is not there.
@@ -30,9 +37,17 @@ function(edgewise_kleidiai_objects out out_reason library)
   set(folder "${PROJECT_BINARY_DIR}/kleidiai")
   file(REMOVE_RECURSE "${folder}")
   file(MAKE_DIRECTORY "${folder}")
-  execute_process(COMMAND "${CMAKE_AR}" x "${library}" ${edgewise_kleidiai_members}
-                  WORKING_DIRECTORY "${folder}" ERROR_VARIABLE error RESULT_VARIABLE result)
   set(objects ${edgewise_kleidiai_members})
+  # Some kernels are in assembly beside what calls it, which differs by release.
+  execute_process(COMMAND "${CMAKE_AR}" t "${library}" OUTPUT_VARIABLE members ERROR_QUIET)
+  string(REGEX REPLACE "\n" ";" members "${members}")
+  foreach(kernel IN LISTS edgewise_kleidiai_kernels)
+    if("${kernel}_asm.S.o" IN_LIST members)
+      list(APPEND objects ${kernel}_asm.S.o)
+    endif()
+  endforeach()
+  execute_process(COMMAND "${CMAKE_AR}" x "${library}" ${objects}
+                  WORKING_DIRECTORY "${folder}" ERROR_VARIABLE error RESULT_VARIABLE result)
   list(TRANSFORM objects PREPEND "${folder}/")
   foreach(object IN LISTS objects)
     if(NOT result EQUAL 0 OR NOT EXISTS "${object}")
@@ -87,7 +102,7 @@ function(edgewise_provide_kleidiai)
   if(NOT objects)
     list(JOIN reasons "; " reasons)
     if(EDGEWISE_KLEIDIAI_PROVIDER STREQUAL "auto")
-      message(STATUS "KleidiAI: none (${reasons}); 4-bit products are XNNPACK's")
+      message(STATUS "KleidiAI: none (${reasons}); products of rows quantized at run time are XNNPACK's")
       return()
     endif()
     message(FATAL_ERROR "[edgewise] EDGEWISE_KLEIDIAI_PROVIDER must name where KleidiAI can be had; "

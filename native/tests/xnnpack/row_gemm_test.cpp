@@ -184,7 +184,11 @@ INSTANTIATE_TEST_SUITE_P(
                     KernelCase{kBytes, 1, 1024, 64}, KernelCase{kBytes, 1, 1029, 16, 0, false},
                     KernelCase{kBytes, 2, 13, 17}, KernelCase{kBytes, 3, 64, 33},
                     KernelCase{kBytes, 5, 101, 70, 0, false}, KernelCase{kBytes, 12, 2047, 7},
-                    KernelCase{kBytes, 13, 31, 16}, KernelCase{kBytes, 9, 64, 48, 0, true, -1, 1}),
+                    KernelCase{kBytes, 13, 31, 16}, KernelCase{kBytes, 9, 64, 48, 0, true, -1, 1},
+                    // KleidiAI's depths, and columns that fill no group of it.
+                    KernelCase{kNibbles, 1, 96, 37}, KernelCase{kNibbles, 17, 160, 61, 0, false},
+                    KernelCase{kBytes, 1, 96, 1}, KernelCase{kBytes, 1, 160, 47, 0, true, -1, 1},
+                    KernelCase{kBytes, 1, 32, 18, 0, false}, KernelCase{kBytes, 33, 160, 61}),
     [](const auto& test) {
       const KernelCase& c = test.param;
       return std::string(name_of(c.type)) + "_" + std::to_string(c.rows) + "x" +
@@ -239,6 +243,7 @@ TEST(RowGemmKernel, LeavesWhatItHasNoFormFor) {
   const GraphValue cases[] = {
       filter_of(DataType::kFp32, 8, 64), filter_of(DataType::kQbint8, 8, 64, 32),
       filter_of(kNibbles, 8, 63),        filter_of(kNibbles, 8, 65538),
+      filter_of(kNibbles, 8, 65568),     filter_of(kBytes, 8, 65568),
       filter_of(kBytes, 8, 65537),       filter_of(kBlocks, 8, 2 * 65568, 65568),
   };
   for (const GraphValue& filter : cases) {
@@ -367,9 +372,9 @@ bool is_chosen(const std::vector<std::byte>& bytes) {
   return graph.ok() && row_gemm_nodes(*graph, Readers(*graph), 0, *kernels()).has_value();
 }
 
-bool takes(Type weights) {
+bool takes(Type weights, size_t depth) {
   return weights == Type::qbint4 ||
-         kernels()->takes(filter_of(weights == Type::qcint8 ? kBytes : kNibbles, 8, 64));
+         kernels()->takes(filter_of(weights == Type::qcint8 ? kBytes : kNibbles, 8, depth));
 }
 
 TEST_P(RowGemm, IsNearXnnpacks) {
@@ -377,8 +382,8 @@ TEST_P(RowGemm, IsNearXnnpacks) {
   const StepCase& c = GetParam();
   std::vector<uint32_t> columns;
   const auto payload = payload_of(c, &columns);
-  EXPECT_EQ(is_chosen(payload),
-            c.is_chosen && takes(c.weights) && (c.add != other_weights || takes(Type::qcint8)));
+  EXPECT_EQ(is_chosen(payload), c.is_chosen && takes(c.weights, c.depth) &&
+                                    (c.add != other_weights || takes(Type::qcint8, c.depth)));
   auto ours = make_delegate(payload, nullptr, nullptr, c.threads);
   auto theirs = make_delegate(payload, nullptr, nullptr, c.threads, false);
   ASSERT_TRUE(ours.ok() && theirs.ok()) << ours.status().message();
@@ -421,9 +426,11 @@ INSTANTIATE_TEST_SUITE_P(
         StepCase{
             "BesideTransposed", Type::qbint4, {16}, 64, 32, false, 2, transposed_product, false},
         StepCase{"Nibbles", Type::qcint4, {40}, 70},
+        StepCase{"NibblesOfWholeSteps", Type::qcint4, {40, 33}, 96, 0, true, 2},
         StepCase{"ThreeOfNibbles", Type::qcint4, {64, 33, 7}, 130, 0, true, 3},
         StepCase{"ManyPanelsOfNibbles", Type::qcint4, {2000, 1000}, 258, 0, true, 2},
         StepCase{"Bytes", Type::qcint8, {40}, 67},
+        StepCase{"BytesOfWholeSteps", Type::qcint8, {40, 33}, 96, 0, true, 2},
         StepCase{"ThreeOfBytes", Type::qcint8, {64, 33, 7}, 131, 0, true, 3},
         StepCase{"ManyPanelsOfBytes", Type::qcint8, {2000, 1000}, 129, 0, true, 2},
         StepCase{"BytesBesideTransposed",

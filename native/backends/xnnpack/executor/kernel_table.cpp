@@ -45,7 +45,7 @@ Found attention(const Choosing& c, size_t i, const char** rule) {
 Found row_gemm(const Choosing& c, size_t i, const char** rule) {
   if (c.graph.values[c.node(i).outputs[0]].type != DataType::kQdint8) return {};
   const RowGemmKernels* kernels = row_gemm_kernels();
-  *rule = "AVX512-VNNI, or KleidiAI and dot products";
+  *rule = "AVX512-VNNI, or KleidiAI and dot products of bytes";
   if (kernels == nullptr) return {};
   const auto nodes = row_gemm_nodes(c.graph, c.readers, i, *kernels);
   *rule = "rows of float32, read by products with constant weights of 4 or 8 bits only";

@@ -15,6 +15,8 @@
 namespace edgewise::xnnpack {
 
 inline constexpr size_t kRowGemmColumns = 32;  // of a panel
+// Of products of 8 bits, 255 times -128 each, a sum of 32 bits holds this many.
+inline constexpr size_t kMostSummed = 65536;
 
 // x = scale * (q - zero_point), q from -128 to 127.
 struct QuantizedRow {
@@ -63,7 +65,8 @@ struct RowGemmKernels {
 };
 
 // Null where XNNPACK's are used: on x86 without AVX2, and with AVX512 or AVX-VNNI unless it is
-// AVX512-VNNI; on 64-bit Arm without dot products of bytes, or KleidiAI in this build. On Windows
+// AVX512-VNNI; on 64-bit Arm without dot products of bytes, or KleidiAI in this build (with dot
+// products alone it takes blocks, with products of matrices of bytes columns, too). On Windows
 // GCC does not align what it spills of 512 bits (its bug 54412).
 #if defined(__x86_64__) && !defined(_WIN32)
 #define EDGEWISE_HAS_ROW_GEMM_X86

@@ -8,9 +8,6 @@
 namespace edgewise::xnnpack {
 namespace {
 
-// Of products of 8 bits, 255 times -128 each, a sum of 32 bits holds this many.
-constexpr size_t kMostSummed = 65536;
-
 // Of a word: a weight is its nibble - 8, which in two's complement is the nibble with its highest
 // bit turned over.
 uint32_t flipped_bits(Nibbles nibbles) { return nibbles == Nibbles::kSigned ? 0x88888888 : 0; }
