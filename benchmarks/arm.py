@@ -12,8 +12,8 @@ and torch 2.10.0 for aarch64, the last that are CPU builds, in a Debian Python f
 --cache/arm, nothing is installed. Its XNNPACK has KleidiAI. The files are those of latency.py,
 quantized.py and, for one token of a Llama of 30 million parameters at position 128, llm.py; the
 peer's are written by the release of the `peer` extra. "xnnpack": our runtime without fused kernels.
-"products-1-8bit" and its like are two linear layers (1024 to 1024 to 512) with weights of 8 or 4 bits
-by channel for that many rows, quantized at run time; one file of ours for all.
+"products-1-8bit" and its like are two linear layers (1024 to 1024 to 512) with weights of 8 or 4
+bits by channel for that many rows, quantized at run time; one file of ours for all.
 
 A large model takes minutes for each run.
 """
