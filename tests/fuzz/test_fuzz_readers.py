@@ -19,7 +19,7 @@ from edgewise.inspect.record import EstimateRecord, load_record
 from edgewise.llm.config import read_config
 from edgewise.llm.text import load_tokenizer
 from edgewise.profiling import read_profile
-from edgewise.profiling.etdump import ETDump
+from edgewise.profiling.etdump_file import ETDump
 from edgewise.scale.checked import PlanError
 from edgewise.scale.plan_file import make_plan, read_plan
 

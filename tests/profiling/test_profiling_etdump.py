@@ -1,4 +1,4 @@
-"""ETDump files: real ones by the peer's writer, and others that are refused."""
+"""ETDump files: real ones by the peer's writer, others that are refused, and our own."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ import hashlib
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import edgewise
-from edgewise.compat import devtools, exir
+from edgewise.backends.xnnpack import XnnpackPartitioner
+from edgewise.compat import devtools, exir, portable_lib, runtime
 from edgewise.flatbuffer import pack
 from edgewise.profiling import Profile, read_etdump
-from edgewise.profiling.etdump import IDENTIFIER, DumpEvent, ETDump, ProfileEvent, RunData
+from edgewise.profiling.etdump_file import (
+    IDENTIFIER,
+    DumpEvent,
+    ETDump,
+    ProfileEvent,
+    RunData,
+)
 
 
 def event(name: str | None, index: int, begin: int, end: int, **more: object) -> DumpEvent:
@@ -137,7 +145,9 @@ def test_the_inspector_of_compat(tmp_path: Path, capsys: pytest.CaptureFixture[s
         if "0" in e.module_hierarchy.values() and e.name[-5:] == "_CALL"
     )
     assert inside > 0
-    assert found.find_total_for_module("0") == pytest.approx(inside)
+    for name in ("0", "L__self___0"):
+        assert found.find_total_for_module(name) == pytest.approx(inside), name
+    assert found.find_total_for_module("L__self__") > inside
     assert found.find_total_for_module("head") == 0
     found.print_data_tabular()
     table = capsys.readouterr().out
@@ -198,6 +208,82 @@ def test_the_peers_files(tmp_path: Path) -> None:
     assert sorted(name for name, _ in ours) == sorted(name for name, _ in theirs)
     for name, raw in ours:
         assert any(name == other and raw == pytest.approx(times) for other, times in theirs), name
+
+
+class Mixed(torch.nn.Module):
+    """A delegate, and two kernels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cumsum(self.layers(x), 1).sort()[0]
+
+
+def mixed() -> bytes:
+    program = torch.export.export(Mixed().eval(), (torch.ones(2, 8),))
+    return (
+        edgewise.to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
+        .to_executorch()
+        .buffer
+    )
+
+
+@pytest.mark.peer
+def test_the_peers_inspector_reads_ours(tmp_path: Path) -> None:
+    from executorch.devtools import Inspector
+    from executorch.devtools.etdump.serialize import deserialize_from_etdump_flatcc
+
+    model = edgewise.load(mixed())
+    x = np.ones((2, 8), np.float32)
+    model(x)
+    with edgewise.profile() as profile:
+        for _ in range(4):
+            model(x)
+    path = tmp_path / "ours.etdp"
+    profile.save_etdump(path)
+    assert len(deserialize_from_etdump_flatcc(path.read_bytes()).run_data) == 4
+    (summary,) = profile.summaries()
+    (block,) = Inspector(etdump_path=str(path)).event_blocks
+    # It computes with milliseconds since the machine's start.
+    theirs = [
+        (e.name, e.is_delegated_op, pytest.approx([t * 1e6 for t in e.perf_data.raw], abs=1))
+        for e in block.events
+    ]
+    calls = [times for name, _, times in theirs if name in ("OPERATOR_CALL", "DELEGATE_CALL")]
+    rows = [row for row in summary.instructions if row.name]
+    assert [row.totals for row in rows] == calls
+    kernels = ["native_call_cumsum.out", "native_call_sort.values"]
+    assert [name for name, _, _ in theirs if name.startswith("native_call_")] == kernels
+    parts = {part.name: part.totals for parts in summary.parts.values() for part in parts}
+    assert parts == {name: times for name, is_inside, times in theirs if is_inside}
+    (again,) = read_etdump(path).summaries()
+    assert [row.totals for row in again.instructions if row.totals] == [r.totals for r in rows]
+
+
+def test_runs_of_compat_are_written(tmp_path: Path) -> None:
+    """By the runtime, and by the older way to run a program; since the last time."""
+    x = torch.ones(2, 8)
+    paths = tmp_path / "runs.etdp", tmp_path / "values.bin"
+    program = runtime.Runtime.get().load_program(mixed(), enable_etdump=True)
+    for runs in (2, 1):
+        for _ in range(runs):
+            program.load_method("forward").execute([x])
+        program.write_etdump_result_to_file(*map(str, paths))
+        dump = devtools.deserialize_from_etdump_flatcc(paths[0].read_bytes())
+        assert [block.name for block in dump.run_data] == ["Execute"] * runs
+        assert paths[1].read_bytes() == b""
+    with pytest.warns(UserWarning, match=r"times alone.*got debug_buffer_size=100"):
+        module = portable_lib._load_for_executorch_from_buffer(mixed(), None, True, 100)
+    assert module.has_etdump()
+    module.forward((x,))
+    module.write_etdump_result_to_file(str(paths[0]))
+    assert len(devtools.Inspector(str(paths[0])).event_blocks) == 1
+    without = portable_lib._load_for_executorch_from_buffer(mixed())
+    assert not without.has_etdump()
+    with pytest.raises(RuntimeError, match="try enable_etdump=True"):
+        without.write_etdump_result_to_file(str(paths[0]))
 
 
 def test_the_record_of_a_lowering_of_compat(tmp_path: Path) -> None:

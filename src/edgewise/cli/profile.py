@@ -37,6 +37,10 @@ def command(
         Path | None,
         typer.Option("--trace", metavar="FILE.json", help="Write a trace for ui.perfetto.dev."),
     ] = None,
+    etdump: Annotated[
+        Path | None,
+        typer.Option("--etdump", metavar="FILE.etdp", help="Write it for ExecuTorch's Inspector."),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE.json", help="Write the profile as JSON."),
@@ -83,6 +87,9 @@ def command(
     if trace is not None:
         result.save_trace(trace)
         out.note(f"trace written to {trace}; open it at https://ui.perfetto.dev")
+    if etdump is not None:
+        result.save_etdump(etdump)
+        out.note(f"ETDump written to {etdump}")
     text = result.table(by, top or None)
     out.result(
         result.to_dict() if json else {},

@@ -73,6 +73,10 @@ def _load_for_executorch_from_bundled_program(
     debug_buffer_size: int = 0,
 ) -> portable_lib.ExecuTorchModule:
     program = portable_lib._load(
-        module.held.program, data_path, enable_etdump, Verification.InternalConsistency
+        module.held.program,
+        data_path,
+        enable_etdump,
+        debug_buffer_size,
+        Verification.InternalConsistency,
     )
     return portable_lib.ExecuTorchModule(program)

@@ -17,10 +17,12 @@ import numpy as np
 
 from edgewise.accuracy.tables import aligned
 from edgewise.inspect.record import ProgramRecord, load_record
-from edgewise.profiling.etdump import DumpEvent, ProfileEvent, open_etdump
+from edgewise.profiling.etdump import open_etdump
+from edgewise.profiling.etdump_file import DumpEvent, ETDump, ProfileEvent
 
 _NATIVE_CALL = "native_call_"
 _IN_TABLES_NOT = (_NATIVE_CALL,)
+_TORCHS_SELF = "L__self__"
 
 
 class TimeScale(Enum):
@@ -95,6 +97,12 @@ class EventBlock:
 
     name: str
     events: list[Event]
+    _unit: str = "ms"
+
+    def to_dataframe(self, include_units: bool = False) -> Any:
+        """A pandas table: a row for each event, in the Inspector's unit of time."""
+        unit = f" ({self._unit})" if include_units else ""
+        return import_module("pandas").DataFrame(_rows(self, unit))
 
 
 class Inspector:
@@ -121,7 +129,8 @@ class Inspector:
         record = load_record(etrecord) if isinstance(etrecord, (str, PathLike)) else etrecord
         self._unit = target_time_scale.value
         scale = _PER_SECOND.get(target_time_scale, 1) / _PER_SECOND.get(source_time_scale, 1)
-        self.event_blocks = _blocks(open_etdump(data, str(etdump_path or "data")).run_data, scale)
+        dump = open_etdump(data, str(etdump_path or "data"))
+        self.event_blocks = _blocks(dump.run_data, scale, self._unit)
         if record is not None:
             _add_provenance(self.event_blocks, record)
 
@@ -142,31 +151,13 @@ class Inspector:
 
     def to_dataframe(self, include_units: bool = False) -> Any:
         """The same as a pandas table, nothing left out."""
-        pandas = import_module("pandas")
         unit = f" ({self._unit})" if include_units else ""
-        return pandas.DataFrame(
-            [
-                {
-                    "event_block_name": block.name,
-                    "event_name": event.name,
-                    "raw": event.perf_data.raw,
-                    **{
-                        name + unit: getattr(event.perf_data, name)
-                        for name in ("p10", "p50", "p90", "avg", "min", "max")
-                    },
-                    "op_types": event.op_types,
-                    "delegate_debug_identifier": event.delegate_debug_identifier,
-                    "module_hierarchy": event.module_hierarchy,
-                    "stack_traces": event.stack_traces,
-                    "is_delegated_op": event.is_delegated_op,
-                }
-                for block in self.event_blocks
-                for event in block.events
-            ]
-        )
+        rows = [row for block in self.event_blocks for row in _rows(block, unit)]
+        return import_module("pandas").DataFrame(rows)
 
     def find_total_for_module(self, module_name: str) -> float:
         """Mean time of all instructions that compute nodes of the module, in the target's scale.
+        `layers.0` may be spelt `L__self___layers_0`, as torch does; `L__self__` is the whole model.
         0 without a record."""
         calls = ("OPERATOR_CALL", "DELEGATE_CALL")
         return sum(
@@ -174,10 +165,15 @@ class Inspector:
             for block in self.event_blocks
             for event in block.events
             if event.name in calls
-            and any(
-                f"{one}.".startswith(f"{module_name}.") for one in event.module_hierarchy.values()
-            )
+            and any(_is_in(one, module_name) for one in event.module_hierarchy.values())
         )
+
+
+def _is_in(module: str, name: str) -> bool:
+    if name.startswith(_TORCHS_SELF):
+        spelt = "_".join([_TORCHS_SELF, *module.split(".")]) if module else _TORCHS_SELF
+        return f"{spelt}_".startswith(f"{name}_")
+    return f"{module}.".startswith(f"{name}.")
 
 
 def generate_etrecord(
@@ -192,7 +188,12 @@ def parse_etrecord(etrecord_path: str | Path) -> ProgramRecord:
     return load_record(etrecord_path)
 
 
-def _blocks(runs: Any, scale: float) -> list[EventBlock]:
+def deserialize_from_etdump_flatcc(data: bytes, size_prefixed: bool = True) -> ETDump:
+    """An ETDump file's content as dataclasses. ValueError if it is none."""
+    return open_etdump(data, "data")
+
+
+def _blocks(runs: Any, scale: float, unit: str) -> list[EventBlock]:
     """Runs of one name are one block; events that stand for the same are one event."""
     found: dict[str, dict[tuple[Any, ...], Event]] = {}
     for run in runs or ():
@@ -203,7 +204,27 @@ def _blocks(runs: Any, scale: float) -> list[EventBlock]:
             number = seen[key] = seen.get(key, 0) + 1
             event = events.setdefault((*key, number), _event(one))
             event.perf_data.raw.append((one.end_time - one.start_time) * scale)
-    return [EventBlock(name, list(events.values())) for name, events in found.items()]
+    return [EventBlock(name, list(events.values()), unit) for name, events in found.items()]
+
+
+def _rows(block: EventBlock, unit: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "event_block_name": block.name,
+            "event_name": event.name,
+            "raw": event.perf_data.raw,
+            **{
+                name + unit: getattr(event.perf_data, name)
+                for name in ("p10", "p50", "p90", "avg", "min", "max")
+            },
+            "op_types": event.op_types,
+            "delegate_debug_identifier": event.delegate_debug_identifier,
+            "module_hierarchy": event.module_hierarchy,
+            "stack_traces": event.stack_traces,
+            "is_delegated_op": event.is_delegated_op,
+        }
+        for event in block.events
+    ]
 
 
 def _profiled(events: Sequence[DumpEvent]) -> list[ProfileEvent]:

@@ -12,7 +12,6 @@ from edgewise.compat.runtime import (
     Method,
     MethodMeta,
     Program,
-    _no_etdump,
     check_devices,
     load,
     set_threads,
@@ -90,8 +89,14 @@ class ExecuTorchProgram:
         return self._program.metadata(method_name)
 
     def has_etdump(self) -> bool:
-        """False."""
-        return False
+        """Whether runs are recorded."""
+        return self._program.has_etdump
+
+    def write_etdump_result_to_file(
+        self, path: str | Path, debug_buffer_path: str | Path | None = None
+    ) -> None:
+        """As `executorch.runtime.Program.write_etdump_result_to_file`."""
+        self._program.write_etdump_result_to_file(path, debug_buffer_path)
 
 
 class ExecuTorchModule:
@@ -121,8 +126,14 @@ class ExecuTorchModule:
         return self._program.metadata(method_name)
 
     def has_etdump(self) -> bool:
-        """False."""
-        return False
+        """Whether runs are recorded."""
+        return self._program.has_etdump
+
+    def write_etdump_result_to_file(
+        self, path: str | Path, debug_buffer_path: str | Path | None = None
+    ) -> None:
+        """As `executorch.runtime.Program.write_etdump_result_to_file`."""
+        self._program.write_etdump_result_to_file(path, debug_buffer_path)
 
 
 def _load_for_executorch(
@@ -132,7 +143,9 @@ def _load_for_executorch(
     debug_buffer_size: int = 0,
     program_verification: Verification = Verification.InternalConsistency,
 ) -> ExecuTorchModule:
-    return ExecuTorchModule(_load(program_path, data_path, enable_etdump, program_verification))
+    return ExecuTorchModule(
+        _load(program_path, data_path, enable_etdump, debug_buffer_size, program_verification)
+    )
 
 
 def _load_for_executorch_from_buffer(
@@ -142,7 +155,9 @@ def _load_for_executorch_from_buffer(
     debug_buffer_size: int = 0,
     program_verification: Verification = Verification.InternalConsistency,
 ) -> ExecuTorchModule:
-    return ExecuTorchModule(_load(buffer, data_map_buffer, enable_etdump, program_verification))
+    return ExecuTorchModule(
+        _load(buffer, data_map_buffer, enable_etdump, debug_buffer_size, program_verification)
+    )
 
 
 def _unsafe_reset_threadpool(num_threads: int) -> None:
@@ -157,7 +172,9 @@ def _load_program(
     program_verification: Verification = Verification.InternalConsistency,
     data_path: str | Path | None = None,
 ) -> ExecuTorchProgram:
-    return ExecuTorchProgram(_load(path, data_path, enable_etdump, program_verification))
+    return ExecuTorchProgram(
+        _load(path, data_path, enable_etdump, debug_buffer_size, program_verification)
+    )
 
 
 def _load_program_from_buffer(
@@ -167,7 +184,9 @@ def _load_program_from_buffer(
     program_verification: Verification = Verification.InternalConsistency,
     data_path: str | Path | None = None,
 ) -> ExecuTorchProgram:
-    return ExecuTorchProgram(_load(buffer, data_path, enable_etdump, program_verification))
+    return ExecuTorchProgram(
+        _load(buffer, data_path, enable_etdump, debug_buffer_size, program_verification)
+    )
 
 
 def _is_available(backend_name: str) -> bool:
@@ -186,15 +205,14 @@ def _load(
     data: str | Path | bytes,
     data_path: str | Path | bytes | None,
     enable_etdump: bool,
+    debug_buffer_size: int,
     verification: Verification,
 ) -> Program:
     """data_path: a file of weights, or its contents."""
-    if enable_etdump:
-        raise _no_etdump()
     if isinstance(data_path, bytes):
         # The runtime maps files: one that is gone again once it is mapped.
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             path = Path(folder, "data.ptd")
             path.write_bytes(data_path)
-            return _load(data, path, enable_etdump, verification)
-    return load(data, verification, data_path)
+            return _load(data, path, enable_etdump, debug_buffer_size, verification)
+    return load(data, verification, data_path, enable_etdump, debug_buffer_size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -10,6 +11,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from edgewise import runtime
+from edgewise.profiling.recording import profile
+from edgewise.profiling.result import Profile
+from edgewise.profiling.write_etdump import write_etdump
 from edgewise.runtime import BackendRegistry, OperatorRegistry, Verification
 from edgewise.runtime.errors import InvalidArgumentError
 
@@ -78,17 +82,26 @@ class MethodMeta(runtime.MethodMeta):
 class Method:
     """A method with memory of its own."""
 
-    def __init__(self, method: runtime.Method) -> None:
+    def __init__(self, method: runtime.Method, profiles: list[Profile] | None = None) -> None:
+        """profiles: what each run is recorded in; None: it is not."""
         self._method = method
+        self._profiles = profiles
 
     def execute(self, inputs: Sequence[Any]) -> list[Any]:
         """Runs the method: a tensor of its own, a number or None for each output."""
         check_devices(inputs)
         names = self._output_types
         return [
-            _to_torch(value, name)
-            for value, name in zip(self._method.execute(inputs), names, strict=True)
+            _to_torch(value, name) for value, name in zip(self._run(inputs), names, strict=True)
         ]
+
+    def _run(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        if self._profiles is None:
+            return self._method.execute(inputs)
+        with profile() as recorded:
+            results = self._method.execute(inputs)
+        self._profiles.append(recorded)
+        return results
 
     @property
     def metadata(self) -> MethodMeta:
@@ -112,8 +125,9 @@ class Method:
 class Program:
     """A loaded `.pte` file. Its methods share the buffers that the file says they share."""
 
-    def __init__(self, program: runtime.Program) -> None:
+    def __init__(self, program: runtime.Program, enable_etdump: bool = False) -> None:
         self._program = program
+        self._profiles: list[Profile] | None = [] if enable_etdump else None
         self._session = program.new_session()
         self._methods: dict[str, Method] = {}
 
@@ -125,16 +139,32 @@ class Program:
     def load_method(self, name: str) -> Method:
         """The method, loaded when it is first asked for. KeyError if there is none."""
         if name not in self._methods:
-            self._methods[name] = Method(self._session.load_method(name))
+            self._methods[name] = Method(self._session.load_method(name), self._profiles)
         return self._methods[name]
 
     def metadata(self, method_name: str) -> MethodMeta:
         """Inputs and outputs of a method, without loading it."""
         return MethodMeta(self._program.metadata(method_name)._info)
 
-    def write_etdump_result_to_file(self, etdump_path: str, debug_buffer_path: str) -> None:
-        """Refused: no events are recorded in ExecuTorch's format."""
-        raise _no_etdump()
+    @property
+    def has_etdump(self) -> bool:
+        """Whether runs are recorded."""
+        return self._profiles is not None
+
+    def write_etdump_result_to_file(
+        self, etdump_path: str | Path, debug_buffer_path: str | Path | None = None
+    ) -> None:
+        """Writes the runs since the program was loaded, or since they were last written. The
+        buffer for values in between is empty. RuntimeError without `enable_etdump=True`."""
+        if self._profiles is None:
+            raise RuntimeError(
+                "[write_etdump_result_to_file] runs must be recorded; got a program that was "
+                "loaded without; try enable_etdump=True"
+            )
+        profiles, self._profiles[:] = list(self._profiles), []
+        write_etdump([runs for one in profiles for runs in one.methods], etdump_path)
+        if debug_buffer_path:
+            Path(debug_buffer_path).write_bytes(b"")
 
 
 class Runtime:
@@ -160,10 +190,7 @@ class Runtime:
         data_path: str | Path | None = None,
     ) -> Program:
         """Loads a file, or its contents. Raises as `edgewise.runtime.Runtime.load_program`."""
-        del debug_buffer_size  # of ETDumps
-        if enable_etdump:
-            raise _no_etdump()
-        return load(data, verification, data_path)
+        return load(data, verification, data_path, enable_etdump, debug_buffer_size)
 
 
 _threads: int | None = None
@@ -175,13 +202,24 @@ def set_threads(count: int) -> None:
     _threads = count
 
 
-def load(data: Any, verification: Verification, data_path: str | Path | None = None) -> Program:
+def load(
+    data: Any,
+    verification: Verification,
+    data_path: str | Path | None = None,
+    enable_etdump: bool = False,
+    debug_buffer_size: int = 0,
+) -> Program:
     """Loads a file, or its contents, with the threads that `set_threads` has set."""
-    return Program(
-        runtime.Runtime.get().load_program(
-            data, verification=verification, data_path=data_path, threads=_threads
+    if enable_etdump and debug_buffer_size > 0:
+        warnings.warn(
+            f"[executorch.runtime] ETDump files hold times alone, no values in between; got "
+            f"debug_buffer_size={debug_buffer_size}; try edgewise.inspect.compare",
+            stacklevel=3,
         )
+    loaded = runtime.Runtime.get().load_program(
+        data, verification=verification, data_path=data_path, threads=_threads
     )
+    return Program(loaded, enable_etdump)
 
 
 def check_devices(inputs: Sequence[Any]) -> None:
@@ -193,13 +231,6 @@ def check_devices(inputs: Sequence[Any]) -> None:
                 f"[execute] input {index} is on device {device}; only CPU tensors can be read; "
                 "try tensor.cpu()"
             )
-
-
-def _no_etdump() -> NotImplementedError:
-    return NotImplementedError(
-        "[executorch.runtime] edgewise writes no ETDump; got enable_etdump=True; "
-        "try edgewise.profile()"
-    )
 
 
 def _to_torch(value: Any, type_name: str) -> Any:

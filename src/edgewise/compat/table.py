@@ -350,6 +350,7 @@ ROWS = (
     Row("executorch.kernels.quantized", "", ""),
     # looking into programs
     Row("executorch.devtools", _DEVTOOLS, "Inspector generate_etrecord parse_etrecord"),
+    Row("executorch.devtools.etdump.serialize", _DEVTOOLS, "deserialize_from_etdump_flatcc"),
     Row("executorch.devtools", _BUNDLED, "BundledProgram"),
     Row("executorch.devtools.bundled_program.core", _BUNDLED, "BundledProgram"),
     Row(

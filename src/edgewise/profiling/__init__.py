@@ -6,6 +6,7 @@
     print(profile)
     profile.save("profile.json")
     profile.save_trace("trace.json")  # opens in Perfetto and chrome://tracing
+    profile.save_etdump("profile.etdp")  # for ExecuTorch's Inspector
 
 `read_etdump` reads what ExecuTorch's runtime recorded. Imports no torch.
 """

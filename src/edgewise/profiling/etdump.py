@@ -1,24 +1,20 @@
-"""ETDump files: what ExecuTorch's runtime recorded of its runs. Schema: schema/etdump.fbs."""
+"""ETDump files as profiles: what ExecuTorch's runtime recorded of its runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from edgewise.flatbuffer import (
-    INT32,
-    UINT8,
-    UINT32,
-    UINT64,
-    Table,
-    scalar,
-    string,
-    table,
-    tables,
-    unpack,
-    vector,
+from edgewise.flatbuffer import unpack
+from edgewise.profiling.etdump_file import (
+    IDENTIFIER,
+    KERNEL,
+    OF_KIND,
+    RUN,
+    ETDump,
+    ProfileEvent,
+    RunData,
 )
 from edgewise.profiling.result import Profile
 from edgewise.profiling.runs import Event, Instruction, MethodRuns, Part, Run, numbered
@@ -26,80 +22,9 @@ from edgewise.profiling.runs import Event, Instruction, MethodRuns, Part, Run, n
 if TYPE_CHECKING:
     from edgewise.inspect.record import ProgramRecord
 
-IDENTIFIER = b"ED00"
-_RUN = "Method::execute"
-_KINDS = {"OPERATOR_CALL": "kernel", "DELEGATE_CALL": "delegate"}
-_KERNEL = "native_call_"
-"""Begins the name that a kernel gives itself, inside of its OPERATOR_CALL."""
-_NONE = -1
+_KINDS = {name: kind for kind, name in OF_KIND.items()}
 _MOST_INSTRUCTIONS = 1 << 16
 """That a method may have; a larger index is damage."""
-
-
-@dataclass
-class DebugEvent(Table):
-    """Numbers that were logged; not read."""
-
-
-@dataclass
-class AllocationEvent(Table):
-    """Memory that was taken; not used."""
-
-    allocator_id: int = scalar(INT32)
-    allocation_size: int = scalar(UINT64)
-
-
-@dataclass
-class ProfileEvent(Table):
-    """Something that took time."""
-
-    name: str | None = string()
-    chain_index: int = scalar(INT32)
-    instruction_id: int = scalar(INT32, _NONE)
-    delegate_debug_id_int: int = scalar(INT32, _NONE)
-    delegate_debug_id_str: str | None = string()
-    delegate_debug_metadata: Any = vector(UINT8)
-    start_time: int = scalar(UINT64)
-    end_time: int = scalar(UINT64)
-
-    @property
-    def in_delegate(self) -> bool:
-        """Whether a backend recorded it."""
-        return self.delegate_debug_id_str is not None or self.delegate_debug_id_int != _NONE
-
-
-@dataclass
-class DumpEvent(Table):
-    """An event of one of the kinds."""
-
-    profile_event: ProfileEvent | None = table(ProfileEvent)
-    allocation_event: AllocationEvent | None = table(AllocationEvent)
-    debug_event: DebugEvent | None = table(DebugEvent)
-
-
-@dataclass
-class Allocator(Table):
-    """An allocator by its name."""
-
-    name: str | None = string()
-
-
-@dataclass
-class RunData(Table):
-    """A block of events."""
-
-    name: str | None = string()
-    bundled_input_index: int = scalar(INT32, _NONE)
-    allocators: Any = tables(Allocator)
-    events: Any = tables(DumpEvent)
-
-
-@dataclass
-class ETDump(Table):
-    """The whole file."""
-
-    version: int = scalar(UINT32)
-    run_data: Any = tables(RunData)
 
 
 def read_etdump(
@@ -137,7 +62,7 @@ def read_etdump(
     ]
     if not runs:
         raise ValueError(
-            f"[etdump] {path} must hold a run of a method ({_RUN!r}); got none; try to execute "
+            f"[etdump] {path} must hold a run of a method ({RUN!r}); got none; try to execute "
             "the method before the file is written"
         )
     count = max(instructions, default=-1) + 1
@@ -183,7 +108,7 @@ def _executions(block: RunData) -> Iterator[tuple[ProfileEvent, list[ProfileEven
         event = entry.profile_event
         if event is None:
             continue
-        if event.name != _RUN or event.in_delegate:
+        if event.name != RUN or event.in_delegate:
             inside.append(event)
         else:
             yield event, inside
@@ -200,9 +125,9 @@ def _run(
         return round(ticks * scale)
 
     names = {
-        event.instruction_id: event.name[len(_KERNEL) :]
+        event.instruction_id: event.name[len(KERNEL) :]
         for event in inside
-        if event.name is not None and event.name.startswith(_KERNEL)
+        if event.name is not None and event.name.startswith(KERNEL)
     }
     events = []
     delegates = 0

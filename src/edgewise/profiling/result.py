@@ -17,6 +17,7 @@ from edgewise.profiling.runs import MethodRuns
 from edgewise.profiling.summary import Grouping, MethodSummary, Row, Stats, summarize
 from edgewise.profiling.table import table
 from edgewise.profiling.trace import trace
+from edgewise.profiling.write_etdump import write_etdump
 
 if TYPE_CHECKING:
     from edgewise.inspect.record import MethodRecord, ProgramRecord
@@ -91,6 +92,10 @@ class Profile:
         """Writes every run as a Chrome trace, which Perfetto and chrome://tracing open."""
         pairs = [(runs, Locations(self._record_of(runs))) for runs in self.methods]
         write_text(path, json.dumps(trace(pairs)) + "\n")
+
+    def save_etdump(self, path: str | Path) -> None:
+        """Writes every run as an ETDump file, which ExecuTorch's Inspector reads."""
+        write_etdump(self.methods, path)
 
     def _record_of(self, runs: MethodRuns) -> MethodRecord | None:
         """The method's part of the record; None if there is none, or none that fits."""
