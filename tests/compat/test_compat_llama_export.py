@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import string
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
 
 import edgewise
@@ -102,3 +105,49 @@ def test_a_file_generates_on_both_runtimes(options: str, folder: Path) -> None:
     assert made == _there(folder / name)
     same = OPTIONS[options]
     assert made[:same] == json.loads((folder / "eager.json").read_text())[:same]
+
+
+# Two calls that continue one text, and new texts, all greedy.
+RUNNER = """
+import json, sys
+side, model, tokenizer = sys.argv[1:]
+if side == "here":
+    import edgewise.compat.executorch
+else:
+    import executorch.extension.llm.custom_ops.custom_ops, executorch.kernels.quantized
+from executorch.extension.llm.runner import GenerationConfig, TextLLMRunner
+runner, told, counts = TextLLMRunner(model, tokenizer), [], []
+greedy = GenerationConfig(max_new_tokens=10, temperature=0.0)
+for prompt in ("abcdxy", "hello"):
+    runner.generate(prompt, greedy, told.append, lambda s: counts.append(s.num_prompt_tokens))
+runner.reset()
+runner.generate("abc", GenerationConfig(seq_len=8, temperature=0.0, echo=False), told.append)
+runner.reset()
+runner.prefill("ab", greedy)
+runner.generate("c", GenerationConfig(max_new_tokens=4, temperature=0.0), told.append)
+try:
+    runner.generate("x", GenerationConfig(seq_len=3, temperature=0.0))
+except RuntimeError:
+    told.append("full")
+json.dump(["".join(told), counts], open(f"{side}.json", "w"))
+"""
+
+
+def test_text_by_the_runner_of_both(folder: Path) -> None:
+    """A tokenizer of letters and pairs of them, so that each token is text of its own."""
+    letters = string.ascii_lowercase
+    pairs = list(itertools.product(letters, letters))[: 256 - len(letters)]
+    vocabulary = {text: i for i, text in enumerate([*letters, *map("".join, pairs)])}
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, pairs))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = tokenizers.decoders.ByteLevel()
+    made.save(str(folder / "tokenizer.json"))
+    given = "--checkpoint model.pth --params params.json -kv --use_sdpa_with_kv_cache -X -d fp32"
+    script = "executorch.examples.models.llama.export_llama"
+    _python(folder, "-m", "edgewise.compat", "-m", script, *given.split(), "-n", "text.pte")
+    for side in ("here", "there"):
+        _python(folder, "-c", RUNNER, side, "text.pte", "tokenizer.json")
+    here, there = (json.loads((folder / f"{side}.json").read_text()) for side in ("here", "there"))
+    assert here == there
+    assert here[0].startswith("abcdxy")
+    assert here[0].endswith("full")

@@ -173,6 +173,11 @@ ROWS = (
     Row("executorch.extension.export_util.utils", _SCRIPTS, _EXPORT_UTIL),
     Row("executorch.extension.pytree", "torch.utils._pytree", "TreeSpec tree_flatten tree_map"),
     Row("executorch.extension.pytree", "torch.utils._pytree", "tree_unflatten"),
+    Row(
+        "executorch.extension.llm.runner",
+        "edgewise.compat.llm_runner",
+        "GenerationConfig Stats TextLLMRunner",
+    ),
     Row("executorch.extension.llm.custom_ops", _LLAMA, ""),
     Row(
         "executorch.extension.llm.custom_ops.custom_ops",
