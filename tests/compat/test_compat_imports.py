@@ -29,7 +29,7 @@ REFUSED = {
     "from executorch.devtools.etrecord import ETRecord": "delegation_report()",
     "from executorch.exir.program import EthosUQuantizer": "try from executorch.backends.arm",
     "from executorch.exir.passes import SpecPropPass": "edgewise runs such passes itself",
-    "import executorch.extension.llm.runner": "`edgewise llm export`",
+    "from executorch.extension.llm.runner import MultimodalRunner": "`edgewise llm export`",
     "import executorch.nothing": "try edgewise's own names",
 }
 
