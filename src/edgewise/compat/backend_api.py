@@ -11,9 +11,8 @@ from torch.export import ExportedProgram
 from edgewise.compat.exir import EdgeCompileConfig, EdgeProgramManager
 from edgewise.format import program as pte
 from edgewise.lowering import EdgeProgramManager as _Manager
-from edgewise.partition import CompileSpec, DelegationSpec, Partitioner
+from edgewise.partition import CompileSpec, DelegationSpec, Partitioner, lower_program
 from edgewise.partition import LoweredBackendModule as _LoweredBackendModule
-from edgewise.partition.delegate import lower_program
 
 _UNCHECKED = EdgeCompileConfig(_check_ir_validity=False)
 

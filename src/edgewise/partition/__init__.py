@@ -6,6 +6,7 @@ keeps what was decided and why.
 """
 
 from edgewise.partition.grouping import group
+from edgewise.partition.delegate import lower_program
 from edgewise.partition.lowered_module import LoweredBackendModule, call_delegate
 from edgewise.partition.node_partitioner import NodePartitioner
 from edgewise.partition.report import DelegationReport
@@ -39,5 +40,6 @@ __all__ = [
     "Refusal",
     "call_delegate",
     "group",
+    "lower_program",
     "refused_before",
 ]
