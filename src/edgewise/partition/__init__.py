@@ -5,8 +5,8 @@ cycle; `delegate` cuts partitions out and has their backends compile them; `repo
 keeps what was decided and why.
 """
 
-from edgewise.partition.grouping import group
 from edgewise.partition.delegate import lower_program
+from edgewise.partition.grouping import group
 from edgewise.partition.lowered_module import LoweredBackendModule, call_delegate
 from edgewise.partition.node_partitioner import NodePartitioner
 from edgewise.partition.report import DelegationReport
