@@ -82,14 +82,15 @@ class NamedDataStore:
         if alignment is not None and alignment <= 0:
             raise ValueError(f"[add_named_data] alignment must be above 0; got {alignment}")
         blob = bytes(tensor_bytes(data) if isinstance(data, torch.Tensor) else data)
-        index = self._by_content.setdefault(blob, len(self.buffers))
-        if self._by_key.setdefault(key, index) != index:
+        index = self._by_content.get(blob, len(self.buffers))
+        if self._by_key.get(key, index) != index:
             raise ValueError(
                 f"[add_named_data] a key must have one content; got {len(blob)} other bytes for "
-                f"{key}; Duplicate key {key} with different data"
+                f"{key}"
             )
         if index == len(self.buffers):
             self.buffers.append(blob)
+        self._by_content[blob] = self._by_key[key] = index
         held = self.pte_data
         if external_tag is not None:
             held = self.external_data.setdefault(external_tag, {})

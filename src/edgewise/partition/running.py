@@ -40,8 +40,10 @@ def run_partitioner(
                 f"[{type(partitioner).__name__}] partition must return the program that it was "
                 f"given, tagged; got another one"
             )
-        if not getattr(partitioner, "takes_untagged_constants", True):
-            _give_untagged_constants(program, result.partition_tags)
+        takes_all = getattr(partitioner, "takes_untagged_constants", True)
+        inputs = [] if takes_all else _untagged_constants(program, result.partition_tags)
+        for node in inputs:
+            node.meta[DELEGATE_INPUT] = True
         specs = _with_new_tags(program, result.partition_tags, tags)
         backend = next((spec.backend_id for spec in specs.values()), None)
         name = backend or backend_name(partitioner)
@@ -62,6 +64,8 @@ def run_partitioner(
             builder.noted(module.notes, path)
             if module.estimates is not None:
                 builder.estimated(path + tag, module.estimates)
+        for node in inputs:  # those of other partitioners may own them
+            node.meta.pop(DELEGATE_INPUT)
         for node, given in refused.items():
             node.meta[REFUSED] = given
         again = len(refused) > known
@@ -69,11 +73,14 @@ def run_partitioner(
         node.meta.pop(REFUSED, None)
 
 
-def _give_untagged_constants(program: ExportedProgram, tags: Collection[str]) -> None:
+def _untagged_constants(program: ExportedProgram, tags: Collection[str]) -> list[Node]:
+    """Those that are not inputs of partitions anyway."""
     constants = Constants(program)
-    for node in program.graph.nodes:
-        if node in constants and node.meta.get(TAG) not in tags:
-            node.meta[DELEGATE_INPUT] = True
+    return [
+        node
+        for node in program.graph.nodes
+        if node in constants and node.meta.get(TAG) not in tags and DELEGATE_INPUT not in node.meta
+    ]
 
 
 def _with_new_tags(

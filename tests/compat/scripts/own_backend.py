@@ -167,6 +167,22 @@ for with_constants in (False, True):
     assert torch.allclose(result, net(x), atol=1e-6)
 
 
+# Beside another partitioner, whose partitions own what they read.
+program = torch.export.export(torch.nn.Sequential(torch.nn.Linear(4, 4), Net()).eval(), (x[None],))
+both = [Tags(with_constants=False), XnnpackPartitioner()]
+delegated = to_edge_transform_and_lower(program, partitioner=both).exported_program()
+calls = get_lowered_submodules(delegated.graph_module)
+found = sorted((module.backend_id, len(call.args)) for _, module, call in calls)
+assert found == [("Interpreter", 3), ("XnnpackBackend", 2)], found
+try:
+    data = NamedDataStore()
+    data.add_named_data("key", b"one")
+    data.add_named_data("key", b"other")
+except ValueError:
+    data.add_named_data("another", b"other")
+    assert data.get_named_data_store_output().buffers == [b"one", b"other"]
+
+
 # Methods that are compiled together.
 class Together(Interpreter):
     @classmethod
