@@ -185,6 +185,11 @@ class _ProgramEmitter:
                     f"got {len(known)} and {len(blob)} bytes for {key}"
                 )
         for key, name in made.data_files.items():
+            if key not in made.named_data:
+                raise EmitError(
+                    f"[{lowered.backend_id}] data_files must be of named data; got {key!r} for "
+                    f"{name}.ptd, which is none"
+                )
             self._named_files.setdefault(key, name)
         digest = hashlib.sha256(made.processed_bytes).digest()
         if digest not in self._payloads:

@@ -191,7 +191,6 @@ def lower_program(program: ExportedProgram, spec: DelegationSpec, made: type[Low
             f"[to_backend] a program that is one delegate must not write state; got "
             f"{', '.join(written)}; try edge.to_backend(partitioner)"
         )
-    add_debug_handles(program.graph)
     return _compile(made, program, spec)
 
 
@@ -239,8 +238,8 @@ def settle_together(programs: Mapping[str, ExportedProgram]) -> None:
 
 def add_debug_handles(graph: Graph) -> None:
     """Numbers the calls that have none (`meta["debug_handle"]`), by which backends name nodes."""
-    numbers = [node.meta.get(DEBUG_HANDLE, 0) for node in graph.nodes]
-    free = itertools.count(max(numbers, default=0) + 1)
+    handles = (node.meta.get(DEBUG_HANDLE) for node in graph.nodes)
+    free = itertools.count(1 + max((h for h in handles if isinstance(h, int)), default=0))
     for node in graph.nodes:
         if node.op in ("placeholder", "output"):
             continue
