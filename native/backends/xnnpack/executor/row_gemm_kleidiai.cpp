@@ -10,6 +10,7 @@
 
 #include "backends/xnnpack/executor/parallel.h"
 #include "core/cpu_level.h"
+#include "hwy/base.h"
 #include "kai/ukernels/matmul/matmul_clamp_f32_qai8dxp_qsi4c32p/kai_matmul_clamp_f32_qai8dxp1x4_qsi4c32p8x4_1x8_neon_dotprod.h"
 #include "kai/ukernels/matmul/matmul_clamp_f32_qai8dxp_qsi4c32p/kai_matmul_clamp_f32_qai8dxp1x8_qsi4c32p8x8_1x8x32_neon_dotprod.h"
 #include "kai/ukernels/matmul/matmul_clamp_f32_qai8dxp_qsi4c32p/kai_matmul_clamp_f32_qai8dxp4x4_qsi4c32p8x4_4x8_neon_dotprod.h"
@@ -21,10 +22,9 @@
 #include "kai/ukernels/matmul/pack/kai_rhs_pack_nxk_qsi4cxp_qs4cxs1s0.h"
 #include "kai/ukernels/matmul/pack/kai_rhs_pack_nxk_qsi8cxp_qsi8cx_neon.h"
 
+// Clang 14 does not look at `.arch` below, others do.
 #ifdef __clang__
-#define EDGEWISE_DOTPROD __attribute__((target("dotprod"))) inline
-#else
-#define EDGEWISE_DOTPROD __attribute__((target("arch=armv8.2-a+dotprod"))) inline
+#pragma clang attribute push(__attribute__((target("dotprod"))), apply_to = function)
 #endif
 
 namespace edgewise::xnnpack {
@@ -45,8 +45,8 @@ bool takes(const GraphValue& filter) {
   return has_columns ? depth % kStep == 0 && depth <= kMostSummed : takes_blocks(filter);
 }
 
-// ---- weights: of so many columns (nr) as many as KleidiAI's kr, which is kSplits (sr) times
-// kChunk: nibbles of a byte lie kChunk weights apart.
+// ---- weights: of so many columns (nr) as many as KleidiAI's kr, which is the splits (sr) times
+// kChunk; nibbles of a byte lie kChunk weights apart.
 
 constexpr size_t kGroupColumns = 4;  // of bytes
 
@@ -205,8 +205,14 @@ size_t group_stride(size_t depth) {
   return kGroupColumns * (depth + sizeof(int32_t) + 2 * sizeof(float));
 }
 
-EDGEWISE_DOTPROD void multiply_groups(const RowGemmTile& tile, const std::byte* panel, float* c,
-                                      size_t columns) {
+HWY_INLINE int32x4_t plus_dots(int32x4_t sum, int8x16_t weights, int8x16_t x) {
+  __asm__(".arch armv8.2-a+dotprod\n\tsdot %0.4s, %1.16b, %2.16b"
+          : "+w"(sum)
+          : "w"(weights), "w"(x));
+  return sum;
+}
+
+void multiply_groups(const RowGemmTile& tile, const std::byte* panel, float* c, size_t columns) {
   const size_t depth = tile.depth, stride = group_stride(depth);
   const auto* x = reinterpret_cast<const int8_t*>(tile.a);
   const int8_t* groups[kGroups];
@@ -222,10 +228,10 @@ EDGEWISE_DOTPROD void multiply_groups(const RowGemmTile& tile, const std::byte* 
 #pragma GCC unroll 4
     for (size_t i = 0; i < kGroups; ++i) {
       const int8x16x4_t weights = vld1q_s8_x4(groups[i]);
-      sums[i][0] = vdotq_s32(sums[i][0], weights.val[0], low);
-      sums[i][1] = vdotq_s32(sums[i][1], weights.val[1], low);
-      sums[i][0] = vdotq_s32(sums[i][0], weights.val[2], high);
-      sums[i][1] = vdotq_s32(sums[i][1], weights.val[3], high);
+      sums[i][0] = plus_dots(sums[i][0], weights.val[0], low);
+      sums[i][1] = plus_dots(sums[i][1], weights.val[1], low);
+      sums[i][0] = plus_dots(sums[i][0], weights.val[2], high);
+      sums[i][1] = plus_dots(sums[i][1], weights.val[3], high);
       groups[i] += 16 * kGroupColumns;
     }
   }
@@ -315,5 +321,9 @@ const RowGemmKernels* row_gemm_kernels() {
 }
 
 }  // namespace edgewise::xnnpack
+
+#ifdef __clang__
+#pragma clang attribute pop
+#endif
 
 #endif
