@@ -45,7 +45,7 @@ PRODUCTS = tuple(f"products-{rows}-{bits}bit" for bits in (8, 4) for rows in (1,
 GROUP_SIZE, POSITION, CONTEXT = 32, 128, 1024
 """Of that model: weights that share a scale; where the token is; positions of the cache."""
 TOKEN_CALLS = 200
-"""Of that model at least: Python's start differs from run to run by as much as a token takes."""
+"""Of small models at least: Python's start differs from run to run by as much as a token takes."""
 HERE = Path(__file__).parent / "arm_counts"
 PYTHON = "3.11"
 WHEELS = ("executorch==1.1.0", "torch==2.10.0", "numpy==2.2.6")
@@ -150,7 +150,8 @@ def products_case(model: str, frameworks: list[str], options: argparse.Namespace
         with torch.no_grad():
             np.savez(expected, net(x).numpy())
         np.savez(inputs, x.numpy())
-    return Case(dict.fromkeys(frameworks, file), inputs, dict.fromkeys(frameworks, expected), 10)
+    files, outputs = dict.fromkeys(frameworks, file), dict.fromkeys(frameworks, expected)
+    return Case(files, inputs, outputs, TOKEN_CALLS)
 
 
 def token_case(frameworks: list[str], options: argparse.Namespace) -> Case:
