@@ -103,7 +103,8 @@ ctest: native
 
 # The native tests once for each EDGEWISE_CPU below what this CPU has; and, if `make
 # cross-ctest-aarch64` has built them, those of kernels on CPUs that qemu-user plays (7.2 has no
-# neoverse-v1; a64fx has SVE, and max all); all on 32-bit Arm after `make cross-ctest-armv7`. Cases of kernels run on every level by themselves.
+# neoverse-v1; a64fx has SVE, and max all); after `make cross-ctest-armv7` all on 32-bit Arm. Cases of
+# kernels run on every level by themselves.
 ARM_CPUS := cortex-a53 cortex-a76 a64fx max
 test-levels: ctest
 	@for level in $$($(PY) -c 'from edgewise.runtime import _native; print(*_native.cpu_levels()[:-1])'); do \

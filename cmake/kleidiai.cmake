@@ -102,7 +102,8 @@ function(edgewise_provide_kleidiai)
   if(NOT objects)
     list(JOIN reasons "; " reasons)
     if(EDGEWISE_KLEIDIAI_PROVIDER STREQUAL "auto")
-      message(STATUS "KleidiAI: none (${reasons}); products of rows quantized at run time are XNNPACK's")
+      message(STATUS "KleidiAI: none (${reasons}); "
+                     "products of rows quantized at run time are XNNPACK's")
       return()
     endif()
     message(FATAL_ERROR "[edgewise] EDGEWISE_KLEIDIAI_PROVIDER must name where KleidiAI can be had; "

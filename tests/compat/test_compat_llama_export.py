@@ -57,6 +57,12 @@ def _python(folder: Path, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def _export(folder: Path, options: str, name: str) -> None:
+    script = "executorch.examples.models.llama.export_llama"
+    given = f"--checkpoint model.pth --params params.json -kv {options} -d fp32 -n {name}"
+    _python(folder, "-m", "edgewise.compat", "-m", script, *given.split())
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("llama")
@@ -98,9 +104,7 @@ def _calls(made: list[int]):  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize("options", OPTIONS)
 def test_a_file_generates_on_both_runtimes(options: str, folder: Path) -> None:
     name = "net.pte"
-    given = f"--checkpoint model.pth --params params.json -kv {options} -d fp32 -n {name}"
-    script = "executorch.examples.models.llama.export_llama"
-    _python(folder, "-m", "edgewise.compat", "-m", script, *given.split())
+    _export(folder, options, name)
     made = _here(folder / name)
     assert made == _there(folder / name)
     same = OPTIONS[options]
@@ -142,9 +146,7 @@ def test_text_by_the_runner_of_both(folder: Path) -> None:
     made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = tokenizers.decoders.ByteLevel()
     made.save(str(folder / "tokenizer.json"))
-    given = "--checkpoint model.pth --params params.json -kv --use_sdpa_with_kv_cache -X -d fp32"
-    script = "executorch.examples.models.llama.export_llama"
-    _python(folder, "-m", "edgewise.compat", "-m", script, *given.split(), "-n", "text.pte")
+    _export(folder, "--use_sdpa_with_kv_cache -X", "text.pte")
     for side in ("here", "there"):
         _python(folder, "-c", RUNNER, side, "text.pte", "tokenizer.json")
     here, there = (json.loads((folder / f"{side}.json").read_text()) for side in ("here", "there"))

@@ -12,7 +12,7 @@ from typing import Any
 from torch.fx import GraphModule
 
 from edgewise.edge.graph import is_call, is_getitem
-from edgewise.partition.lowered_module import LoweredBackendModule, is_delegate_call
+from edgewise.partition.lowered_module import is_delegate_call, lowered_of
 
 
 @dataclass
@@ -62,9 +62,7 @@ def get_delegation_info(graph_module: GraphModule) -> DelegationInfo:
     for node in graph_module.graph.nodes:
         if is_delegate_call(node):
             info.num_delegated_subgraphs += 1
-            lowered = getattr(graph_module, str(node.args[0].target))
-            assert isinstance(lowered, LoweredBackendModule)
-            for inner in lowered.original_module.graph.nodes:
+            for inner in lowered_of(node, graph_module).original_module.graph.nodes:
                 if is_call(inner) and not is_getitem(inner):
                     info.num_delegated_nodes += 1
                     _row(info, inner.name).delegated += 1

@@ -9,10 +9,10 @@ import pprint
 import sys
 from typing import Any, TextIO
 
-import torch
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 
+from edgewise.edge.bodies import WHILE_LOOP, control_flows
 from edgewise.edge.graph import is_getitem
 from edgewise.partition.lowered_module import LoweredBackendModule, is_delegate_call
 from edgewise.partition.spec import TAG, CompileSpec
@@ -46,23 +46,15 @@ def get_control_flow_submodules(
 ) -> list[tuple[str, GraphModule, Node]]:
     """What `cond`, `map` and `scan` of this graph run: name, graph module and the call."""
     return [
-        (*_read(graph_module, node.args[position]), node)
-        for node in graph_module.graph.nodes
-        for position in _bodies_of(node)
+        (*_read(graph_module, body), flow.node)
+        for flow in control_flows(graph_module.graph)
+        if flow.node.target is not WHILE_LOOP
+        for body in flow.bodies
     ]
 
 
 def _get_submodule(graph_module: GraphModule, node: Node, arg_index: int) -> tuple[str, Any, Node]:
     return (*_read(graph_module, node.args[arg_index]), node)
-
-
-def _bodies_of(node: Node) -> tuple[int, ...]:
-    operators = torch.ops.higher_order
-    if node.op != "call_function":
-        return ()
-    if node.target is operators.cond:
-        return (1, 2)
-    return (0,) if node.target in (operators.map_impl, operators.scan) else ()
 
 
 def _read(graph_module: GraphModule, attribute: Any) -> tuple[str, Any]:

@@ -46,7 +46,11 @@ from edgewise.flatbuffer import Table
 from edgewise.format import program as pte
 from edgewise.format.constants import ConstantTable
 from edgewise.format.data_file import DEFAULT_NAME, DataFile, TensorLayout
-from edgewise.partition.lowered_module import LoweredBackendModule, is_delegate_call
+from edgewise.partition.lowered_module import (
+    LoweredBackendModule,
+    is_delegate_call,
+    lowered_of,
+)
 
 AddPayload = Callable[[LoweredBackendModule], pte.BackendDelegate]
 
@@ -277,10 +281,7 @@ class MethodEmitter:
         self._touch(self._of_node[node], now)
 
     def _emit_delegate(self, node: Node) -> None:
-        attribute = node.args[0]
-        assert isinstance(attribute, Node)
-        lowered = getattr(self._module, str(attribute.target))
-        self._delegates.append(self._add_payload(lowered))
+        self._delegates.append(self._add_payload(lowered_of(node, self._module)))
         inputs = [self._argument(a, "Tensor", node) for a in node.args[1:]]
         outputs = [self._result(node, value, i) for i, value in enumerate(node.meta["val"])]
         self._of_node[node] = outputs

@@ -32,7 +32,7 @@ from edgewise.edge.graph import arguments, fake, is_getitem, same_shape
 from edgewise.edge.layout import dim_order
 from edgewise.edge.program import output_node, placeholders, written_state
 from edgewise.edge.updates import ELEMENTWISE, UPDATES
-from edgewise.partition.lowered_module import LoweredBackendModule, is_delegate_call
+from edgewise.partition.lowered_module import is_delegate_call, lowered_of
 
 aten = torch.ops.aten
 
@@ -131,13 +131,12 @@ def _in_delegate(state: Node, value: Node, order: Mapping[Node, int]) -> list[Ou
     source = value.args[0] if is_getitem(value) else None
     if not isinstance(source, Node) or not is_delegate_call(source):
         return []
-    attribute, *given = source.args
-    assert isinstance(attribute, Node)
+    given = source.args[1:]
     if given.count(state) != 1 or not _read_last(state, source, order):
         return []
-    lowered = getattr(source.graph.owning_module, str(attribute.target))
-    assert isinstance(lowered, LoweredBackendModule)
-    inner = lowered.original_module
+    owner = source.graph.owning_module
+    assert owner is not None
+    inner = lowered_of(source, owner).original_module
     operand = placeholders(inner)[inner.graph_signature.user_inputs[given.index(state)]]
     results: Any = output_node(inner.graph).args[0]
     index = value.args[1]

@@ -46,7 +46,11 @@ from edgewise.inspect.record import (
     ProgramRecord,
     WeightRecord,
 )
-from edgewise.partition.lowered_module import LoweredBackendModule, is_delegate_call
+from edgewise.partition.lowered_module import (
+    LoweredBackendModule,
+    is_delegate_call,
+    lowered_of,
+)
 from edgewise.partition.remarks import Remarks
 from edgewise.partition.report import DelegationReport
 from edgewise.partition.spec import Estimates
@@ -197,7 +201,7 @@ class _Method:
         self._add(node, name, None)
 
     def _enter_delegate(self, node: Node, owner: GraphModule, path: str) -> None:
-        lowered = getattr(owner, str(node.args[0].target))  # type: ignore[union-attr]
+        lowered = lowered_of(node, owner)
         part: ExportedProgram = lowered.original_module
         index = self._called[path + node.name]
         constants = Constants(part)

@@ -36,6 +36,7 @@ from edgewise.partition.lowered_module import (
     LoweredBackendModule,
     insert_call,
     is_delegate_call,
+    lowered_of,
 )
 from edgewise.partition.spec import (
     DEBUG_HANDLE,
@@ -162,8 +163,8 @@ def _replace(
     graph = program.graph
     part, inputs, outputs = cut_out(program, nodes)
     members = set(nodes)
+    add_debug_handles(part.graph)
     if _wants_all_methods(BackendDetails.find(spec.backend_id)):
-        add_debug_handles(part.graph)
         lowered = LoweredBackendModule(part, spec.backend_id, b"", spec.compile_specs)
         lowered.is_settled = False  # until `settle_together`
     else:
@@ -191,12 +192,12 @@ def lower_program(program: ExportedProgram, spec: DelegationSpec, made: type[Low
             f"[to_backend] a program that is one delegate must not write state; got "
             f"{', '.join(written)}; try edge.to_backend(partitioner)"
         )
+    add_debug_handles(program.graph)
     return _compile(made, program, spec)
 
 
 def _compile(made: type[Lowered], program: ExportedProgram, spec: DelegationSpec) -> Lowered:
     backend = BackendDetails.find(spec.backend_id)
-    add_debug_handles(program.graph)
     with _running(backend, spec.backend_id):
         result = backend.preprocess(program, spec.compile_specs)
     return made(program, spec.backend_id, result.processed_bytes, spec.compile_specs, result)
@@ -220,7 +221,7 @@ def settle_together(programs: Mapping[str, ExportedProgram]) -> None:
         whole = program.graph_module
         for graph_module in [whole, *(body for _, body in graphs_within(whole))]:
             for node in filter(is_delegate_call, graph_module.graph.nodes):
-                lowered = getattr(graph_module, node.args[0].target)
+                lowered = lowered_of(node, graph_module)
                 if not lowered.is_settled:
                     by_method = waiting.setdefault(lowered.backend_id, {})
                     by_method.setdefault(method, []).append(lowered)

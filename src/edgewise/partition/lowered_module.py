@@ -181,7 +181,16 @@ def is_delegate_call(node: Node) -> bool:
     return node.op == "call_function" and node.target is call_delegate
 
 
-def get_lowered(root: torch.nn.Module, graph: Graph, lowered: LoweredBackendModule) -> Node:
+def lowered_of(call: Node, owner: torch.nn.Module) -> LoweredBackendModule:
+    """What a delegate's call runs. owner: the graph module of the call."""
+    attribute = call.args[0]
+    assert isinstance(attribute, Node)
+    lowered = getattr(owner, str(attribute.target))
+    assert isinstance(lowered, LoweredBackendModule)
+    return lowered
+
+
+def _attribute(root: torch.nn.Module, graph: Graph, lowered: LoweredBackendModule) -> Node:
     """Reads a delegate's module, which `root` gets unless it has it, at the insertion point."""
     for name, child in root.named_children():
         if child is lowered:
@@ -206,7 +215,7 @@ def insert_call(
 
     root: the graph's module, which gets the delegate's. like: whose provenance the call has.
     """
-    call = graph.call_function(call_delegate, (get_lowered(root, graph, lowered), *inputs))
+    call = graph.call_function(call_delegate, (_attribute(root, graph, lowered), *inputs))
     inherit_meta(call, like)
     call.meta["val"] = tuple(node.meta["val"] for node in outputs)
     items = []

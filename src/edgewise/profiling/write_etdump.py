@@ -52,18 +52,18 @@ def _events(method: MethodRuns, run: Run) -> Iterator[ProfileEvent]:
 
 def _of_instruction(event: Event, instruction: Instruction) -> Iterator[ProfileEvent]:
     name = OF_KIND.get(instruction.kind)
+    when = event.begin, event.end, event.instruction
     if event.part is not None:
-        part = _event(None, event.begin, event.end, event.instruction)
-        part.delegate_debug_id_str = event.part.name
-        yield part
+        yield _event(None, *when, part=event.part.name)
     elif name is not None:
         if instruction.kind == "kernel":
-            operator = instruction.name.rpartition("::")[2]
-            yield _event(KERNEL + operator, event.begin, event.end, event.instruction)
-        yield _event(name, event.begin, event.end, event.instruction)
+            yield _event(KERNEL + instruction.name.rpartition("::")[2], *when)
+        yield _event(name, *when)
 
 
-def _event(name: str | None, begin: int, end: int, instruction: int = -1) -> ProfileEvent:
+def _event(
+    name: str | None, begin: int, end: int, instruction: int = -1, part: str | None = None
+) -> ProfileEvent:
     return ProfileEvent(
-        name=name, chain_index=0, instruction_id=instruction, start_time=begin, end_time=end
+        name, 0, instruction, delegate_debug_id_str=part, start_time=begin, end_time=end
     )
