@@ -19,7 +19,9 @@ REFUSED = {
     "from executorch.exir import to_edg": "got executorch.exir.to_edg; try to_edge",
     "import executorch.backends.qualcomm": "try one of these partitioners",
     "import executorch.backends.mlx": "try one of these partitioners",
-    "from executorch.backends.apple.coreml.partition import CoreMLPartitioner": "try Xnnpack",
+    "from executorch.backends.apple.coreml.partition import CoreMLPartitioner": (
+        "with edgewise.to_edge_transform_and_lower, without edgewise.compat"
+    ),
     "from executorch.export import get_android_recipe": "try edgewise.compile",
     "from executorch.export.target_recipes import get_ios_recipe": "XNNPackRecipeType.FP32",
     "from executorch.exir.passes.external_constants_pass import f": "external_constants=True",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -128,6 +130,60 @@ def test_constants_become_the_partitions_own() -> None:
     assert lowered.processed_bytes == b"aten.add.Tensor,aten.mul.Tensor"
     assert list(lowered.original_module.state_dict) == ["c"]
     assert [s.kind.name for s in program.graph_signature.input_specs] == ["USER_INPUT"] * 2
+
+
+class Sums(torch.nn.Module):
+    """What is returned beside a sum of all inputs so far: `kind`."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.register_buffer("total", torch.zeros(2))
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
+        before = self.total * 2 if self.kind == "read elsewhere" else None
+        self.total.add_(x)  # type: ignore[operator]
+        if self.kind == "no result":
+            return y * 3
+        found = torch.sigmoid(self.total)
+        if self.kind == "returned":
+            return found, self.total
+        return found if before is None else (found, before)
+
+
+# What becomes of a state whose sum a partition computes: (other operators in it, tag of the state,
+# whether the partition keeps it).
+STATES = {
+    "plain": (["sigmoid"], "a", True),
+    "another's": (["sigmoid"], "b", False),
+    "without a tag": (["sigmoid"], None, False),
+    "read elsewhere": (["sigmoid"], "a", False),
+    "returned": (["sigmoid"], "a", False),
+    "no result": ([], "a", False),
+    "result elsewhere": ([], "a", False),
+}
+
+
+@pytest.mark.parametrize("kind", STATES)
+def test_states_that_a_partition_has_to_itself(kind: str) -> None:
+    others, state_tag, owned = STATES[kind]
+    program = edgewise.to_edge(export(Sums(kind), INPUTS)).exported_program()
+    for node in program.graph.nodes:
+        if node.op == "call_function" and any(w in node.name for w in ("add", *others)):
+            node.meta["delegation_tag"] = "a"
+        if node.name == "b_total" and state_tag is not None:
+            node.meta["delegation_tag"] = state_tag
+    lowered = lower_partitions(program, {"a": SPEC, "b": SPEC})["a"]
+    program.graph.lint()
+    inner = lowered.original_module.graph_signature
+    assert list(inner.buffers_to_mutate.values()) == (["total"] if owned else [])
+    outer = program.graph_signature
+    assert list(outer.buffers_to_mutate.values()) == ([] if owned else ["total"])
+    assert list(program.state_dict) == ([] if owned else ["total"])
+    assert list(lowered.original_module.state_dict) == (["total"] if owned else [])
+    assert_close(
+        torch.utils._pytree.tree_leaves(program.module()(*INPUTS)), eager(Sums(kind), INPUTS), 1e-6
+    )
 
 
 def test_a_branch_that_a_partition_waits_for_stays_before_its_condition() -> None:

@@ -10,7 +10,8 @@ from edgewise.compat.table import SERVED, paths
 ADVICE = (
     (
         "executorch.backends.apple",
-        "Core ML and MPS are not backends of edgewise: try XnnpackPartitioner",
+        "Core ML and MPS are not backends of edgewise: try ExecuTorch's partitioner with "
+        "edgewise.to_edge_transform_and_lower, without edgewise.compat (docs/backends.md)",
     ),
     ("executorch.backends.arm.tosa", "TOSA is compiled for Ethos-U only: try EthosUPartitioner"),
     (
@@ -25,7 +26,8 @@ ADVICE = (
     ("executorch.backends.transforms", "edgewise runs such passes itself while it lowers"),
     (
         "executorch.backends",
-        "edgewise has XNNPACK, Ethos-U and Neutron: try one of these partitioners",
+        "edgewise has XNNPACK, Ethos-U and Neutron: try one of these partitioners, or ExecuTorch's "
+        "with edgewise.to_edge_transform_and_lower, without edgewise.compat (docs/backends.md)",
     ),
     (
         "executorch.devtools.etrecord",

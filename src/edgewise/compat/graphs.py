@@ -112,8 +112,8 @@ def tag_constant_data(edge_program: ExportedProgram) -> None:
 
 
 def tag_mutated_buffer(edge_program: ExportedProgram) -> None:
-    """Gives buffers that the program writes the tag of what reads them. They stay the program's
-    all the same: a delegate is given them, and gives back what they become."""
+    """Gives buffers that the program writes the tag of what reads them. A delegate keeps those that
+    nothing else uses; the others it is given, and gives back what they become."""
     _tag_like_users(edge_program, mutated=True)
 
 

@@ -39,6 +39,7 @@ from edgewise.lowering.origin import Origin
 from edgewise.lowering.quantized_io import Chosen, constants_of, quantize_io
 from edgewise.lowering.targeting import emit_for
 from edgewise.partition.delegate import add_debug_handles, settle_together
+from edgewise.partition.executorch import adapted
 from edgewise.partition.report import DelegationReport, ReportBuilder, chosen_report
 from edgewise.partition.running import backend_name, is_ours, run_partitioner, whose_code
 from edgewise.partition.spec import TAG, Partitioner
@@ -278,8 +279,8 @@ class EdgeProgramManager:
         """The program as it is written to a file."""
         if config is not None and not isinstance(config, ExecutorchBackendConfig):
             raise TypeError(
-                f"[to_executorch] config must be an ExecutorchBackendConfig; got "
-                f"{type(config).__name__}; try ExecutorchBackendConfig(...)"
+                f"[to_executorch] config must be edgewise's ExecutorchBackendConfig; got "
+                f"{_full_name(config)}; try edgewise.ExecutorchBackendConfig(...)"
             )
         for name, program in self._programs.items():
             if any(n.meta.get(TAG) for n in program.graph.nodes if is_call(n)):
@@ -452,10 +453,16 @@ def _of_method(where: str, held: Mapping[str, T], method: str) -> T:
 def _checked_config(config: EdgeCompileConfig | None) -> EdgeCompileConfig:
     if config is not None and not isinstance(config, EdgeCompileConfig):
         raise TypeError(
-            f"[to_edge] compile_config must be an EdgeCompileConfig; got "
-            f"{type(config).__name__}; try EdgeCompileConfig(...)"
+            f"[to_edge] compile_config must be edgewise's EdgeCompileConfig; got "
+            f"{_full_name(config)}; try edgewise.EdgeCompileConfig(...)"
         )
     return config or EdgeCompileConfig()
+
+
+def _full_name(given: object) -> str:
+    """Of its type: ExecuTorch has classes of the same names."""
+    kind = type(given)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
 def _listed(passes: PassList | None) -> Sequence[PassType]:
@@ -527,7 +534,7 @@ def _as_list(partitioner: Partitioner | Sequence[Partitioner]) -> list[Partition
                 f"[to_backend] a partitioner must have a method `partition`; got {one!r}; "
                 f"try an instance, such as XnnpackPartitioner()"
             )
-    return found
+    return [adapted(one) for one in found]
 
 
 def _make_edge(

@@ -12,26 +12,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 from torch.fx import Graph, Node
-from torch.utils import _pytree as pytree
 
 from edgewise.edge.bodies import graphs_within
 from edgewise.edge.graph import is_size
 from edgewise.edge.node_errors import internal_errors, users_code
 from edgewise.edge.program import (
-    Constants,
     drop_unused_constants,
-    make_program,
-    make_signature,
     output_node,
     sync_outputs,
-    tensor_of,
 )
-from edgewise.edge.resolve_symbolic_shapes import SizeMaker
 from edgewise.errors import PartitionError
+from edgewise.partition.cut_out import cut_out, drop_states, owned_states
 from edgewise.partition.lowered_module import (
     LoweredBackendModule,
     insert_call,
@@ -40,7 +33,6 @@ from edgewise.partition.lowered_module import (
 )
 from edgewise.partition.spec import (
     DEBUG_HANDLE,
-    DELEGATE_INPUT,
     TAG,
     BackendDetails,
     DelegationSpec,
@@ -161,12 +153,14 @@ def _replace(
     program: ExportedProgram, nodes: Sequence[Node], spec: DelegationSpec
 ) -> LoweredBackendModule:
     graph = program.graph
-    part, inputs, outputs = cut_out(program, nodes)
+    states = owned_states(program, nodes)
+    part, inputs, outputs = cut_out(program, nodes, states)
     members = set(nodes)
     add_debug_handles(part.graph)
-    if _wants_all_methods(BackendDetails.find(spec.backend_id)):
+    backend = spec.backend()
+    if _wants_all_methods(backend):
         lowered = LoweredBackendModule(part, spec.backend_id, b"", spec.compile_specs)
-        lowered.is_settled = False  # until `settle_together`
+        lowered.waits_for = backend  # until `settle_together`
     else:
         lowered = _compile(LoweredBackendModule, part, spec)
     with graph.inserting_before(nodes[0]):
@@ -174,8 +168,11 @@ def _replace(
         for node, item in zip(outputs, items, strict=True):
             outside = {user for user in node.users if user not in members}
             node.replace_all_uses_with(item, delete_user_cb=outside.__contains__)
+    drop_states(program, states)
     for node in reversed(nodes):
         graph.erase_node(node)
+    for state in states:
+        graph.erase_node(state)
     return lowered
 
 
@@ -197,7 +194,7 @@ def lower_program(program: ExportedProgram, spec: DelegationSpec, made: type[Low
 
 
 def _compile(made: type[Lowered], program: ExportedProgram, spec: DelegationSpec) -> Lowered:
-    backend = BackendDetails.find(spec.backend_id)
+    backend = spec.backend()
     with _running(backend, spec.backend_id):
         result = backend.preprocess(program, spec.compile_specs)
     return made(program, spec.backend_id, result.processed_bytes, spec.compile_specs, result)
@@ -216,18 +213,17 @@ def _wants_all_methods(backend: type[BackendDetails]) -> bool:
 
 def settle_together(programs: Mapping[str, ExportedProgram]) -> None:
     """Has backends that want the partitions of all methods at once compile them, in place."""
-    waiting: dict[str, dict[str, list[LoweredBackendModule]]] = {}
+    waiting: dict[type[BackendDetails], dict[str, list[LoweredBackendModule]]] = {}
     for method, program in programs.items():
         whole = program.graph_module
         for graph_module in [whole, *(body for _, body in graphs_within(whole))]:
             for node in filter(is_delegate_call, graph_module.graph.nodes):
                 lowered = lowered_of(node, graph_module)
-                if not lowered.is_settled:
-                    by_method = waiting.setdefault(lowered.backend_id, {})
+                if lowered.waits_for is not None:
+                    by_method = waiting.setdefault(lowered.waits_for, {})
                     by_method.setdefault(method, []).append(lowered)
-    for backend_id, by_method in waiting.items():
-        backend = BackendDetails.find(backend_id)
-        with _running(backend, backend_id):
+    for backend, by_method in waiting.items():
+        with _running(backend, backend.backend_id or backend.__name__):
             results = backend.preprocess_multimethod(
                 {name: [one.original_module for one in group] for name, group in by_method.items()},
                 {name: [one.compile_specs for one in group] for name, group in by_method.items()},
@@ -246,60 +242,3 @@ def add_debug_handles(graph: Graph) -> None:
             continue
         if DEBUG_HANDLE not in node.meta:
             node.meta[DEBUG_HANDLE] = next(free)
-
-
-def cut_out(
-    program: ExportedProgram, nodes: Sequence[Node]
-) -> tuple[ExportedProgram, list[Node], list[Node]]:
-    """The nodes as a program of their own, its inputs, and the nodes that are its outputs.
-
-    Constants that the nodes read become the new program's parameters and buffers, by their names;
-    inputs, if they are marked so (`DELEGATE_INPUT`).
-    Sizes that they read are no inputs: the new program computes them from its inputs' shapes.
-    """
-    constants = Constants(program)
-    members = set(nodes)
-    graph = Graph()
-    env: dict[Node, Any] = {}
-    specs: list[InputSpec] = []
-    state: dict[str, Any] = {}
-    read = list(dict.fromkeys(s for n in nodes for s in n.all_input_nodes if s not in members))
-    owned = [s for s in read if s in constants and not s.meta.get(DELEGATE_INPUT)]
-    for source in owned:
-        old = constants.specs[source.name]
-        env[source] = graph.placeholder(source.name)
-        env[source].meta = dict(source.meta)
-        assert old.target is not None
-        value = tensor_of(program, old)
-        state[old.target] = value
-        kind = InputKind.PARAMETER if isinstance(value, torch.nn.Parameter) else InputKind.BUFFER
-        persistent = True if kind == InputKind.BUFFER else None
-        argument = TensorArgument(env[source].name)
-        specs.append(InputSpec(kind, argument, old.target, persistent))
-    inputs = [s for s in read if s not in owned and not is_size(s)]
-    for source in inputs:
-        env[source] = graph.placeholder(source.name)
-        env[source].meta = dict(source.meta)
-        specs.append(InputSpec(InputKind.USER_INPUT, TensorArgument(env[source].name), None))
-    sizes = SizeMaker(graph, [env[s] for s in inputs])
-    for source in [s for s in read if is_size(s)]:
-        value = source.meta["val"]
-        made = sizes.make(value) if isinstance(value, torch.SymInt) else None
-        # A size that the inputs do not tell stays the expression that it is.
-        env[source] = value if made is None else made
-    for node in nodes:
-        env[node] = graph.node_copy(node, lambda n: env[n])
-    outputs = [n for n in nodes if any(user not in members for user in n.users)]
-    graph.output(tuple(env[n] for n in outputs))
-    flat_inputs: tuple[tuple[int, ...], dict[str, Any]] = (tuple(range(len(inputs))), {})
-    part = make_program(
-        graph,
-        make_signature(specs, [env[n].name for n in outputs]),
-        like=program,
-        root=torch.nn.Module(),
-        state_dict=state,
-        constants={},
-        in_spec=pytree.tree_structure(flat_inputs),
-        out_spec=pytree.tree_structure(tuple(range(len(outputs)))),
-    )
-    return part, inputs, outputs

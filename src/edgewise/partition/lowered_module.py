@@ -19,7 +19,13 @@ from torch.utils import _pytree as pytree
 
 from edgewise.edge.graph import inherit_meta
 from edgewise.edge.program import make_program, make_signature, output_node
-from edgewise.partition.spec import CompileSpec, Estimates, NamedBlobs, PreprocessResult
+from edgewise.partition.spec import (
+    BackendDetails,
+    CompileSpec,
+    Estimates,
+    NamedBlobs,
+    PreprocessResult,
+)
 from edgewise.releases import Target
 
 call_delegate: Any = executorch_call_delegate
@@ -44,7 +50,7 @@ class LoweredBackendModule(torch.nn.Module):
     ) -> None:
         super().__init__()
         self._result = result or PreprocessResult(processed_bytes)
-        self.is_settled = True
+        self.waits_for: type[BackendDetails] | None = None
         self._backend_id = backend_id
         self._compile_specs = list(compile_specs)
         self._original_module = edge_program
@@ -116,7 +122,7 @@ class LoweredBackendModule(torch.nn.Module):
     def settle(self, result: PreprocessResult) -> None:
         """Gives a module what its backend made of it together with others."""
         self._result = result
-        self.is_settled = True
+        self.waits_for = None
 
     def for_target(self, target: Target) -> PreprocessResult:
         """What is written into a file for that runtime."""

@@ -46,6 +46,10 @@ class DelegationSpec:
     backend_id: str
     compile_specs: list[CompileSpec] = field(default_factory=list)
 
+    def backend(self) -> type[BackendDetails]:
+        """What compiles. PartitionError if no backend of that id was imported."""
+        return BackendDetails.find(self.backend_id)
+
 
 @dataclass(frozen=True)
 class Refusal:
@@ -193,8 +197,9 @@ class BackendDetails(ABC):
     backend_id: ClassVar[str] = ""
     _known: ClassVar[dict[str, type[BackendDetails]]] = {}
 
-    def __init_subclass__(cls) -> None:
-        BackendDetails._known[cls.backend_id or cls.__name__] = cls
+    def __init_subclass__(cls, registered: bool = True) -> None:
+        if registered:
+            BackendDetails._known[cls.backend_id or cls.__name__] = cls
 
     @staticmethod
     @abstractmethod

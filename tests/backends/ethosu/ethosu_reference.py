@@ -20,7 +20,7 @@ from edgewise.backends.ethosu.simulator import Simulator
 from edgewise.edge.program import output_node
 from edgewise.edge.quantized_decomposed import is_quantize
 from edgewise.edge.to_edge import to_edge_program
-from edgewise.partition.delegate import cut_out
+from edgewise.partition.cut_out import cut_out
 from edgewise.partition.spec import TAG, PartitionResult
 from edgewise.quantize._torchao import convert_pt2e, prepare_pt2e
 from support import exported_again

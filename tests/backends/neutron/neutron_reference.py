@@ -17,7 +17,7 @@ from edgewise.edge import to_edge_program
 from edgewise.edge.graph import is_call, is_getitem, op_name
 from edgewise.edge.program import Constants
 from edgewise.edge.quantized_decomposed import is_quantize
-from edgewise.partition.delegate import cut_out
+from edgewise.partition.cut_out import cut_out
 from edgewise.partition.spec import TAG
 
 

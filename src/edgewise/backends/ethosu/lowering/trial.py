@@ -19,7 +19,7 @@ from edgewise.backends.ethosu.lowering.compile_spec import EthosUCompileSpec
 from edgewise.backends.ethosu.lowering.extents import stray_write
 from edgewise.backends.ethosu.lowering.lower import build
 from edgewise.backends.ethosu.lowering.vela import VelaProgram, VelaRefusal
-from edgewise.partition.delegate import cut_out
+from edgewise.partition.cut_out import cut_out
 from edgewise.partition.spec import Refusal
 
 Unit = TypeVar("Unit")
