@@ -25,6 +25,7 @@ from edgewise.edge.dialect import check_layouts
 from edgewise.edge.fold_batch_norm import fold_batch_norm
 from edgewise.edge.fold_constants import fold_constants
 from edgewise.edge.fold_masks import fold_masks
+from edgewise.edge.forward_writes import forward_writes
 from edgewise.edge.functionalize import (
     composites_of,
     drop_identities,
@@ -128,6 +129,7 @@ def _to_the_dialect(keep: Keep) -> PassManager[ExportedProgram]:
             ),
             Pass(move_before_choice),
             Pass(flatten_nested_writes),
+            Pass(forward_writes),
             Pass(fold_constants),
             Pass(multiply_by_distance),
             Pass(join_indices),
