@@ -1,8 +1,8 @@
 """The backends that are installed: which there are, and what each can be asked for.
 
 Packages offer a backend as an entry point of the group `edgewise.backends`: an object that does
-what `Backend` says, or its class. This project's own three are found in the same way; nothing
-outside of their folders knows their names. docs/backends.md shows how to write one.
+what `Backend` says, its class, or a tuple of such objects. This project's own are found in the same
+way; nothing outside of their folders knows their names. docs/backends.md shows how to write one.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Backend(Protocol):
     is_simulated: bool = False
     """Whether this machine imitates the device: times that are measured say nothing of it."""
     schemes: Sequence[str] | None = None
-    """The quantization schemes that it computes with; None for all."""
+    """The quantization schemes that it computes with; None for all, () if there is no quantizer."""
     computes: str = ""
     """In words, why it takes only these: "in integers"."""
     packages: Sequence[str] = ()
@@ -169,28 +169,39 @@ def backends() -> tuple[Backend, ...]:
     found: dict[str, Backend] = {}
     for entry in _entries():
         try:
-            loaded = entry.load()
-            backend: Backend = loaded() if isinstance(loaded, type) else loaded
-            for what in ("name", "delegate_id", "partitioner"):
-                getattr(backend, what)
+            offered = _offered(entry.load())
         except Exception as error:  # of any package
             _warn(entry, f"{type(error).__name__}: {error}")
             continue
-        taken = {backend.name, *backend.targets()} & {NO_BACKEND}.union(
-            *({one.name, *one.targets()} for one in found.values())
-        )
-        if backend.delegate_id in found or taken:
-            _warn(entry, f"the name of another: {', '.join(taken) or backend.delegate_id}")
-            continue
-        found[backend.delegate_id] = backend
+        for backend in offered:
+            taken = {backend.name, *backend.targets()} & {NO_BACKEND}.union(
+                *({one.name, *one.targets()} for one in found.values())
+            )
+            if backend.delegate_id in found or taken:
+                _warn(entry, f"the name of another: {', '.join(taken) or backend.delegate_id}")
+                continue
+            found[backend.delegate_id] = backend
     return tuple(found.values())
+
+
+def _offered(loaded: Any) -> tuple[Backend, ...]:
+    """Of an entry point: a backend, its class, or a tuple of backends."""
+    made = loaded() if isinstance(loaded, type) else loaded
+    offered: tuple[Backend, ...] = made if isinstance(made, tuple) else (made,)
+    for backend in offered:
+        for what in ("name", "delegate_id", "partitioner"):
+            getattr(backend, what)
+    return offered
 
 
 def _entries() -> list[EntryPoint]:
     # Imported here: it takes longer than all of the runtime's own modules together.
     from importlib.metadata import EntryPoint, entry_points
 
-    found = sorted(entry_points(group=GROUP), key=lambda one: (not _is_own(one), one.name))
+    found = sorted(
+        entry_points(group=GROUP),
+        key=lambda one: (not _is_own(one), one.name != DEFAULT, one.name),
+    )
     if not any(map(_is_own, found)):
         # Sources that nobody installed have no metadata: their folders tell.
         folders = sorted((Path(__file__).parent / "backends").glob("*/plugin.py"))
@@ -247,7 +258,16 @@ def scheme_problem(target: str, scheme: str) -> str:
     backend = _required(target)
     if backend.schemes is None or scheme in backend.schemes:
         return ""
+    if not backend.schemes:
+        return f"{target} has no quantizer of edgewise's"
     return f"{target} computes {backend.computes or 'with ' + ', '.join(backend.schemes)}"
+
+
+def scheme_hint(target: str, usual: str) -> str:
+    """What to try where there is a `scheme_problem`. usual: for a backend with other schemes."""
+    if _required(target).schemes:
+        return usual
+    return "torchao's prepare_pt2e with a quantizer for it, and the program that is exported then"
 
 
 def _required(target: str) -> Backend:

@@ -395,7 +395,7 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
         aten.stack.default,
         lambda x: torch.stack([x, x], 1),
         (M,),
-        ["unsqueeze_copy.default"] * 2 + ["cat.default"],
+        ["cat.default", "view_copy.default"],
     ),
     # pooling of sequences, and adaptive pooling whose sizes divide
     (

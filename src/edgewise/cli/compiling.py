@@ -172,7 +172,7 @@ def check(way: Way, calibration: Sequence[str] | None) -> Way:
     """The way, if it can be gone. CliError or ValueError if not, before anything is imported
     or made: with several ways, none is compiled before all were checked."""
     from edgewise.quantize.schemes import AUTO, scheme_of
-    from edgewise.registry import NO_BACKEND, checked_targets, scheme_problem
+    from edgewise.registry import NO_BACKEND, checked_targets, scheme_hint, scheme_problem
     from edgewise.releases import target_of
 
     names = checked_targets("--backend", way.backend)
@@ -196,7 +196,8 @@ def check(way: Way, calibration: Sequence[str] | None) -> Way:
         )
     problem = None if way.quantize == AUTO else scheme_problem(names[0], way.quantize)
     if problem:
-        raise CliError(f"[--quantize] {problem}; got {way.quantize}; try --quantize int8")
+        hint = scheme_hint(names[0], "--quantize int8")
+        raise CliError(f"[--quantize] {problem}; got {way.quantize}; try {hint}")
     if calibrates(way.quantize) and not calibration:
         raise CliError(
             f"[--calibration] {way.quantize} needs data such as the model will see; got none; "

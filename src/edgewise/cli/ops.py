@@ -23,7 +23,7 @@ def command(
         str,
         typer.Argument(
             metavar="BACKEND",
-            help="xnnpack, ethos-u, neutron, or runtime for the runtime's own kernels.",
+            help="xnnpack, ethos-u, neutron, ..., or runtime for the runtime's own kernels.",
             autocompletion=lambda: _names(),
         ),
     ],
@@ -93,6 +93,9 @@ def _show(console: Console, name: str, rows: list[dict[str, Any]]) -> None:
     if name == _RUNTIME:
         overloads = [(row["name"], ", ".join(row["operators"])) for row in rows]
         console.print(table(["operator", "overloads"], overloads))
+    elif not rows:
+        console.print(f"{name} has no table: its own partitioner says what it takes, for a model")
+        return
     else:
         cells = [
             (

@@ -28,6 +28,7 @@ from edgewise.registry import (
     backend_for,
     checked_targets,
     quantizer_for,
+    scheme_hint,
     scheme_problem,
 )
 
@@ -354,7 +355,8 @@ def _quantized(
         names = argument_names(model, call.inputs, call.keywords)
     problem = scheme_problem(target, scheme.name)
     if problem:
-        raise ValueError(f"[compile] {problem}; got {scheme.name}; try quantize='int8'")
+        hint = scheme_hint(target, "quantize='int8'")
+        raise ValueError(f"[compile] {problem}; got {scheme.name}; try {hint}")
     quantized, left = quantize_and_tell(
         model,
         call.inputs,

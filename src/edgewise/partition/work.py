@@ -24,9 +24,24 @@ def _output(node: Node) -> list[int]:
     return [size_hint(s) for s in first.shape]
 
 
+_CONVOLUTIONS = {
+    getattr(getattr(aten, f"conv{rank}d"), overload)
+    for rank in (1, 2, 3)
+    for overload in ("default", "padding")
+}
+"""Which partitioners may keep whole."""
+_TRANSPOSED = {
+    aten.conv_transpose1d.default,
+    aten.conv_transpose2d.input,
+    aten.conv_transpose3d.input,
+}
+
+
 def _convolution(node: Node) -> int:
     weight = _shape(node.args[1])
-    transposed = bool(node.args[6]) if node.target is aten.convolution.default else False
+    transposed = node.target in _TRANSPOSED
+    if node.target is aten.convolution.default:
+        transposed = bool(node.args[6])
     outputs = _shape(node.args[0]) if transposed else _output(node)
     return math.prod(outputs) * math.prod(weight[1:])
 
@@ -58,12 +73,13 @@ def _cell(node: Node) -> int:
 
 
 _MACS: dict[Any, Callable[[Node], int]] = {
-    aten.convolution.default: _convolution,
+    **dict.fromkeys({aten.convolution.default, *_CONVOLUTIONS, *_TRANSPOSED}, _convolution),
     aten.linear.default: _linear,
     aten.mm.default: _product(0),
     aten.bmm.default: _product(0),
     aten.matmul.default: _product(0),
     aten.addmm.default: _product(1),
+    aten.baddbmm.default: _product(1),
     aten.scaled_dot_product_attention.default: _attention,
     **dict.fromkeys(
         (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input), _sequence

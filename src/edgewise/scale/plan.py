@@ -103,7 +103,8 @@ class Combination:
         problem = scheme_problem(self.backend, scheme) if scheme is not None else ""
         if problem:
             found = backend_for(self.backend)
-            return f"{problem}: only {', '.join((found and found.schemes) or ())}"
+            known = (found and found.schemes) or ()
+            return f"{problem}: only {', '.join(known)}" if known else problem
         if self.setting.needs_calibration and self.calibration is None:
             return f"{scheme} needs calibration data"
         return ""

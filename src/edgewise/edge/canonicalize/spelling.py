@@ -165,13 +165,21 @@ def _stack(graph: Graph, node: Node) -> Node | None:
     value = fake(node)
     if not is_static(value.shape):
         return None
-    dim = arguments(node)["dim"] % value.dim()
+    parts = arguments(node)["tensors"]
+    dim, rank = arguments(node)["dim"] % value.dim(), value.dim() - 1
+    if dim < rank and all(dim_order(fake(part)) == tuple(range(rank)) for part in parts):
+        # One view of the whole, instead of one of each part.
+        joined = list(value.shape[:dim]) + list(value.shape[dim + 1 :])
+        joined[dim] *= len(parts)
+        whole = value.new_empty(joined)
+        made = call(graph, aten.cat.default, (list(parts), dim), node, whole)
+        return call(graph, aten.view_copy.default, (made, list(value.shape)), node, value)
     shape = [1 if d == dim else size for d, size in enumerate(value.shape)]
-    parts = [
+    rows = [
         call(graph, aten.unsqueeze_copy.default, (part, dim), node, fake(part).new_empty(shape))
-        for part in arguments(node)["tensors"]
+        for part in parts
     ]
-    return call(graph, aten.cat.default, (parts, dim), node, value)
+    return call(graph, aten.cat.default, (rows, dim), node, value)
 
 
 @rule(aten.batch_norm.default)

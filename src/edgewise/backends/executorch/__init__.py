@@ -1,0 +1,1 @@
+"""Backends that are ExecuTorch's own, by name: its package compiles, edgewise lowers."""
