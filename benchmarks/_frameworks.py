@@ -9,6 +9,8 @@ import logging
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -110,6 +112,27 @@ def import_lowering(framework: str) -> Callable[[Any], bytes]:
     import executorch.backends.xnnpack.partition.xnnpack_partitioner  # noqa: F401
 
     return lower_peer
+
+
+def lowering_for(framework: str, backend: str) -> Callable[[Any], bytes]:
+    """The same for a backend of ExecuTorch's: its partitioner, in either's lowering."""
+    from edgewise.registry import partitioner_for
+
+    logging.disable(logging.WARNING)
+    make: Any = partitioner_for
+    if framework == "ours":
+        from edgewise import to_edge_transform_and_lower as lower
+    else:
+        from executorch.exir import to_edge_transform_and_lower as lower  # type: ignore[assignment]
+    make(backend)  # imports what it needs
+
+    def lowered(program: Any) -> bytes:
+        partitioner = make(backend)
+        chosen = [partitioner if framework == "ours" else partitioner.wrapped]
+        with redirect_stdout(StringIO()):
+            return bytes(lower(program, partitioner=chosen).to_executorch().buffer)
+
+    return lowered
 
 
 def prepare(framework: str, model: str, cache: Path) -> None:

@@ -5,6 +5,8 @@ lowering may change the program it is given. The frameworks take turns, each in 
 own. The first repeat of a process pays for lazy imports and cold caches and is shown apart: it is
 what a user's script pays.
 
+With --backend vulkan, coreml or openvino, both lower for this backend of ExecuTorch's.
+
 With --quantize N, from a module and N batches to a file in 8 bits: export, calibration, conversion
 and lowering. Ours as `edgewise.compile(quantize="int8")` does it, with the methods that it applies
 by itself; the peer's as its documentation does it, without any.
@@ -21,7 +23,13 @@ from typing import Any
 
 import _pte
 from _common import add_common_options, report
-from _frameworks import exported_program, import_lowering, quantize_ours, quantize_peer
+from _frameworks import (
+    exported_program,
+    import_lowering,
+    lowering_for,
+    quantize_ours,
+    quantize_peer,
+)
 from _worker import Handler, Worker, serve
 
 
@@ -32,7 +40,9 @@ def handler(framework: str) -> Handler:
 
     def handle(request: dict[str, Any]) -> dict[str, Any]:
         nonlocal lower
-        lower = lower or import_lowering(framework)
+        backend = request["backend"]
+        if lower is None:
+            lower = lowering_for(framework, backend) if backend else import_lowering(framework)
         answer: dict[str, Any] = {}
         batches = request["batches"]
         if not batches:
@@ -49,7 +59,9 @@ def handler(framework: str) -> Handler:
     return handle
 
 
-def measure(model: str, frameworks: list[str], repeats: int, batches: int) -> dict[str, Any]:
+def measure(
+    model: str, frameworks: list[str], repeats: int, batches: int, backend: str
+) -> dict[str, Any]:
     """Lower `model` `repeats` times with each framework: a table row, and all times.
 
     batches: of calibration data; 0 for a program in floating point.
@@ -62,7 +74,9 @@ def measure(model: str, frameworks: list[str], repeats: int, batches: int) -> di
             for _ in range(repeats):
                 for framework, worker in workers.items():
                     target = Path(folder) / f"{framework}.pte"
-                    answer = worker.ask(model=model, target=str(target), batches=batches)
+                    answer = worker.ask(
+                        model=model, target=str(target), batches=batches, backend=backend
+                    )
                     seconds[framework].append(answer["seconds"])
                     contents[framework] = _pte.read(target.read_bytes())
     finally:
@@ -94,6 +108,7 @@ def main() -> int:
     parser.add_argument(
         "--quantize", type=int, default=0, metavar="N", help="in 8 bits, calibrated on N batches"
     )
+    parser.add_argument("--backend", default="", help="of ExecuTorch's; XNNPACK of either's own")
     parser.add_argument("--worker", choices=("ours", "peer"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -104,11 +119,14 @@ def main() -> int:
     results = {}
     for model in options.models:
         print(f"{model} ...", file=sys.stderr, flush=True)
-        results[model] = measure(model, frameworks, options.repeats, options.quantize)
+        results[model] = measure(
+            model, frameworks, options.repeats, options.quantize, options.backend
+        )
+    backend = options.backend
     report(
         f"Quantizing, a module and {options.quantize} batches to .pte bytes"
         if options.quantize
-        else "Lowering, ExportedProgram to .pte bytes",
+        else f"Lowering, ExportedProgram to .pte bytes{f', {backend}' if backend else ''}",
         [result["row"] for result in results.values()],
         [f"median and minimum of {options.repeats}; first is the first in its process"],
         options.json,

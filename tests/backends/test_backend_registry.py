@@ -121,6 +121,8 @@ def test_sources_that_are_not_installed_have_their_own() -> None:
     assert found["xnnpack"] == "XnnpackBackend"
     assert found["ethos-u"] == "EthosUBackend"
     assert found["neutron"] == "NeutronBackend"
+    assert found["coreml"] == "CoreMLBackend"
+    assert next(iter(found)) == "xnnpack"
 
 
 def _entry(value: str) -> EntryPoint:
@@ -132,6 +134,7 @@ OTHERS = {
     "no backend": (_entry("json:dumps"), "AttributeError"),
     "a name that is taken": (_entry(f"{__name__}:Twin"), "the name of another: xnnpack"),
     "the name of no backend": (_entry(f"{__name__}:Nobody"), "the name of another: none"),
+    "one of several": (_entry(f"{__name__}:SEVERAL"), "AttributeError"),
 }
 
 
@@ -144,6 +147,35 @@ class Twin(registry.Backend):
 
 class Nobody(Twin):
     name, delegate_id = "none", "NobodyBackend"
+
+
+class Third(Twin):
+    name, delegate_id = "third", "ThirdBackend"
+
+
+SEVERAL = (Third(), object())
+PAIR = (Third(), Twin())
+
+
+def test_an_entry_point_may_offer_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = registry._entries()
+    monkeypatch.setattr(registry, "_entries", lambda: [*own, _entry(f"{__name__}:PAIR")])
+    with pytest.warns(RuntimeWarning, match="the name of another: xnnpack"):
+        found = registry.backends.__wrapped__()
+    assert [one.name for one in found[len(registry.backends()) :]] == ["third"]
+
+
+@pytest.mark.parametrize("name", ["coreml", "vulkan", "openvino"])
+def test_backends_of_executorch_say_what_they_need(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    backend = registry.backend_for(name)
+    assert backend is not None
+    assert "no quantizer" in registry.scheme_problem(name, "int8")
+    assert "prepare_pt2e" in registry.scheme_hint(name, "int8")
+    monkeypatch.setattr("edgewise.backends.executorch.plugin.find_spec", lambda module: None)
+    with pytest.raises(ImportError, match=r"is not installed; try pip install executorch"):
+        backend.partitioner(name)
 
 
 @pytest.mark.parametrize(("entry", "told"), OTHERS.values(), ids=OTHERS)
@@ -173,7 +205,7 @@ def test_a_target_is_found(given: str, meant: str) -> None:
 REFUSED = {
     "nearly": ("xnpack", "try 'xnnpack'"),
     "a family": ("ethos", "try 'ethos-u55-32'"),
-    "another's": ("coreml", "one of xnnpack, none, or a target of Ethos-U"),
+    "another's": ("qnn", "one of xnnpack, coreml, vulkan, openvino, none, or a target of Ethos-U"),
     "no chip": ("neutron-", "got 'neutron-'"),
 }
 

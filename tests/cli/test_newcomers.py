@@ -192,7 +192,11 @@ LOWERING: list[Mistake] = [
     (lambda g: XNNPACKQuantizer().set_global("int8"), TypeError, "get_symmetric_quantization_conf"),
     (lambda g: g.program.save(io.BytesIO()), TypeError, "got BytesIO; try write_to_file(file)"),
     (lambda g: to_edge(g.model), TypeError, "try torch.export.export(model, inputs)"),
-    (lambda g: to_edge(g.exported, compile_config={}), TypeError, "try edgewise.EdgeCompileConfig("),
+    (
+        lambda g: to_edge(g.exported, compile_config={}),
+        TypeError,
+        "try edgewise.EdgeCompileConfig(",
+    ),
     (
         lambda g: to_edge_transform_and_lower(g.exported, partitioner=[XnnpackPartitioner]),
         TypeError,

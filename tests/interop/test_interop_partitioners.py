@@ -123,8 +123,6 @@ def test_vulkan_then_ours() -> None:
     backends = {spec.backend_id for spec in _specs(edge)}
     assert backends == {"VulkanBackend"}
     assert "VulkanBackend: not a node that VulkanPartitioner takes" in " ".join(str(report).split())
-    again = edgewise.to_edge(program).to_backend(vulkan())
-    assert str(again.delegation_report()).count("VulkanBackend") == 1
     pte = bytes(edge.to_executorch().buffer)
     with pytest.raises(Exception, match="needs the backend 'VulkanBackend'"):
         RUNTIMES["ours"](pte, (ROWS,))
@@ -132,6 +130,19 @@ def test_vulkan_then_ours() -> None:
 
 def _specs(edge: Any) -> Iterator[Any]:
     yield from edge.exported_program().graph_module.children()
+
+
+@pytest.mark.parametrize("name", ["coreml", "vulkan"])
+def test_by_name(name: str) -> None:
+    if name == "coreml":
+        pytest.importorskip("coremltools")
+    module = Fn(lambda x: torch.relu(x) + x)
+    program = edgewise.compile(module, (ROWS,), backend=f"{name},xnnpack", verbose=False)
+    (delegate,) = {node.backend for node in program.delegation_report().nodes}
+    assert delegate == {"coreml": "CoreMLBackend", "vulkan": "VulkanBackend"}[name]
+    assert operators(bytes(program.buffer)) == ["delegate"]
+    (need,) = program.needs()
+    assert f"delegate {delegate}, where an application has it (from 1.0 on" in str(need)
 
 
 def test_core_ml_keeps_state_that_it_takes_over() -> None:
@@ -254,8 +265,7 @@ def test_options_weights_and_data_files(theirs: Any) -> None:
 
 
 def test_all_methods_at_once(theirs: Any) -> None:
-    programs = {"a": linear(), "b": linear()}
-    edge = edgewise.to_edge_transform_and_lower(programs, partitioner=[theirs("Together")])
+    edge = edgewise.to_edge({"a": linear(), "b": linear()}).to_backend(theirs("Together"))
     found = {bytes(one) for one in payload_bytes(bytes(edge.to_executorch().buffer))}
     assert found == {b"a 0 of 2", b"b 0 of 2"}
 
