@@ -301,6 +301,98 @@ def test_names_in_packed_checkpoints(kind: str, tmp_path: Path) -> None:
     assert all("q_proj" in name or "down_proj" in name for name in changed), changed
 
 
+TORCHAO = {"quant_method": "torchao", "quant_type": {"default": {}}}
+
+
+def _torchao_configs() -> dict[str, Any]:
+    from torchao.quantization import Float8WeightOnlyConfig, Int8WeightOnlyConfig
+
+    from edgewise.quantize._torchao import (
+        Int8DynamicActivationIntxWeightConfig,
+        IntxWeightOnlyConfig,
+        PerAxis,
+        PerGroup,
+    )
+
+    return {
+        "8da4w": Int8DynamicActivationIntxWeightConfig(
+            weight_dtype=torch.int4, weight_granularity=PerGroup(32)
+        ),
+        "a scale for each row": IntxWeightOnlyConfig(
+            weight_dtype=torch.int8, granularity=PerAxis(0)
+        ),
+        "int8": Int8WeightOnlyConfig(),
+        "float8": Float8WeightOnlyConfig(),
+    }
+
+
+TORCHAO_CASES = ("8da4w", "a scale for each row", "int8", "float8")
+
+
+@pytest.mark.parametrize("pickled", [False, True], ids=["safetensors", "bin"])
+@pytest.mark.parametrize("case", TORCHAO_CASES)
+def test_checkpoints_of_torchao(case: str, pickled: bool, tmp_path: Path) -> None:
+    """The numbers that torchao's own tensors stand for; named in safetensors as its own writer does
+    (`torchao.prototype.safetensors`, 0.18)."""
+    from safetensors.torch import save_file
+
+    from edgewise.quantize._torchao import quantize_
+
+    model = random_model({**OPTIONS, "tie_word_embeddings": False})
+    quantize_(model, _torchao_configs()[case])
+    tensors, want = {}, {}
+    for name, value in model.state_dict().items():
+        parts = [part for part in ("qdata", "scale", "zero_point") if hasattr(value, part)]
+        want[name] = value.dequantize() if parts else value
+        layer, _, last = name.rpartition(".")
+        for part in parts:
+            tensors[f"{layer}._{last}_{part}"] = getattr(value, part)
+        if not parts:
+            tensors[name] = value
+    assert len(tensors) > len(want)
+    if pickled:
+        torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
+    else:
+        save_file(tensors, tmp_path / "model.safetensors")
+    config = {**model.config.to_dict(), "quantization_config": TORCHAO}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    found = load_model(tmp_path).state_dict()
+    assert want.keys() == found.keys()
+    for name, weight in want.items():
+        torch.testing.assert_close(found[name], weight.float(), rtol=1e-6, atol=0, msg=name)
+
+
+class _Other:
+    """What no checkpoint may hold."""
+
+
+def test_checkpoints_of_torchao_that_are_refused(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    write_checkpoint(tmp_path, "gptq", 4)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "quantization_config": TORCHAO}))
+    layer = "model.layers.0.self_attn.q_proj._weight"
+    parts = {
+        f"{layer}_qdata": torch.ones(64, 32, dtype=torch.int8),
+        f"{layer}_scale": torch.ones(1),
+    }
+    for changes, told in (
+        ({f"{layer}_qdata": torch.ones(64, 32, dtype=torch.uint8)}, "got torch.uint8 with qdata"),
+        ({f"{layer}_act_pre_scale": torch.ones(64)}, "with act_pre_scale, qdata, scale"),
+        ({f"{layer}_scale": torch.ones(64, 5)}, "the parts of .* must fit"),
+    ):
+        save_file({**parts, **changes}, tmp_path / "model.safetensors")
+        with pytest.raises(ValueError, match=told):
+            load_model(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match=r"no \*.safetensors"):
+        load_model(tmp_path)
+    torch.save({"weight": _Other()}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(ValueError, match="must hold tensors of this torchao's classes"):
+        load_model(tmp_path)
+
+
 REFUSED = {
     "unknown": ({"quant_method": "hqq"}, "mxfp4, fp8, .* or GGUF; got 'hqq'"),
     "no method": ({"bits": 4}, "got None"),

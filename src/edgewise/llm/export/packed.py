@@ -4,14 +4,16 @@ One function for each `quant_method` takes the stored tensors by name and return
 model, in float32. A weight is [out, in]; groups are of inputs that share a scale.
 
 Sources: AutoGPTQ's and GPTQModel's `pack`, AutoAWQ's `WQLinear_GEMM`, for the order of bits; OCP
-Microscaling Formats 1.0 for MXFP4; compressed-tensors' compressors; bitsandbytes' `QuantState`.
+Microscaling Formats 1.0 for MXFP4; compressed-tensors' compressors; bitsandbytes' `QuantState`;
+torchao's tensor classes.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -243,6 +245,50 @@ def _bitsandbytes(stored: Tensors, about: Mapping[str, Any]) -> dict[str, torch.
     return found
 
 
+def _torchao(stored: Tensors, about: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """`_weight_qdata`, one number an element, with `_weight_scale` of rows or groups, and
+    `_weight_zero_point`; so for other parameters. Tensors that torchao itself has read as such are
+    asked for their numbers."""
+    found: dict[str, torch.Tensor] = {}
+    parts: dict[str, dict[str, torch.Tensor]] = {}
+    for name, tensor in stored.items():
+        layer, _, last = name.rpartition(".")
+        split = _TORCHAO_PART.fullmatch(last)
+        if split is not None:
+            weight = ".".join(filter(None, (layer, split["parameter"])))
+            parts.setdefault(weight, {})[split["part"]] = tensor
+        elif hasattr(tensor, "qdata"):
+            _check_torchao(name, vars(tensor).keys() | {"qdata"}, tensor)
+            found[name] = tensor.dequantize().float()
+        else:
+            found[name] = tensor.float() if tensor.is_floating_point() else tensor
+    for name, held in parts.items():
+        numbers = _beside(held, name, "qdata")
+        _check_torchao(name, held.keys(), numbers)
+        scale, zero = _beside(held, name, "scale"), held.get("zero_point")
+        found[name] = _scaled(name, numbers, scale, zero=zero)
+    return found
+
+
+_TORCHAO_PART = re.compile(
+    "_(?P<parameter>.+?)_(?P<part>qdata|scale|zero_point|act_pre_scale|per_tensor_scale)"
+)
+_TORCHAO_ELEMENTS = (torch.int8, torch.float8_e4m3fn, torch.float8_e5m2)
+
+
+def _check_torchao(name: str, parts: Collection[str], numbers: torch.Tensor) -> None:
+    """ValueError for forms that stand for other numbers."""
+    held: Any = getattr(numbers, "qdata", numbers)
+    other = {part for part in ("act_pre_scale", "per_tensor_scale") if part in parts}
+    absent = {part for part in other if getattr(numbers, part, 0) is None}
+    if held.dtype not in _TORCHAO_ELEMENTS or other - absent:
+        raise ValueError(
+            f"[checkpoint] {name} must be of torchao's IntxUnpackedToInt8Tensor, Int8Tensor or "
+            f"Float8Tensor; got {held.dtype} with {', '.join(sorted(parts))}; try the model's "
+            f"float checkpoint"
+        )
+
+
 PACKINGS: Mapping[str, Callable[[Tensors, Mapping[str, Any]], dict[str, torch.Tensor]]] = {
     "gptq": _gptq,
     "awq": _awq,
@@ -250,6 +296,7 @@ PACKINGS: Mapping[str, Callable[[Tensors, Mapping[str, Any]], dict[str, torch.Te
     "fp8": _fp8,
     "compressed-tensors": _compressed,
     "bitsandbytes": _bitsandbytes,
+    "torchao": _torchao,
 }
 """What makes float weights of stored ones, by `quant_method`."""
 

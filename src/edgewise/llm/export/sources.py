@@ -6,8 +6,9 @@ What quantizes the model afterwards rounds again, to its own scales.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -38,24 +39,52 @@ def quantization_of(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def float_weights(directory: Path, about: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """All weights of a folder's safetensors in float32, by name, as a float checkpoint has them.
+    """All weights of a folder's safetensors in float32, by name, as a float checkpoint has them; of
+    `pytorch_model*.bin` for torchao, whose tensors were pickled before.
 
     about: as `quantization_of` found it. FileNotFoundError without any; ValueError if a layer's
     parts do not go together.
     """
     from safetensors.torch import load_file
 
-    index = directory / "model.safetensors.index.json"
-    if index.is_file():
-        files = [directory / name for name in sorted(_files_in(index))]
-    else:
-        files = sorted(directory.glob("*.safetensors"))
+    method = about["quant_method"]
+    files = _weight_files(directory, "model.safetensors", "*.safetensors")
+    load: Callable[[Path], dict[str, torch.Tensor]] = load_file
+    if not files and method == "torchao":
+        files, load = (
+            _weight_files(directory, "pytorch_model.bin", "pytorch_model*.bin"),
+            _unpickled,
+        )
     if not files:
         raise FileNotFoundError(f"[checkpoint] no *.safetensors in {directory}")
     stored: dict[str, torch.Tensor] = {}
     for file in files:
-        stored.update(load_file(file))
-    return PACKINGS[about["quant_method"]](stored, about)
+        stored.update(load(file))
+    return PACKINGS[method](stored, about)
+
+
+def _weight_files(directory: Path, name: str, pattern: str) -> list[Path]:
+    """Those that the index of `name` lists; without one, those of the pattern."""
+    index = directory / f"{name}.index.json"
+    if index.is_file():
+        return [directory / file for file in sorted(_files_in(index))]
+    return sorted(directory.glob(pattern))
+
+
+def _unpickled(path: Path) -> dict[str, torch.Tensor]:
+    """Of tensors and torchao's alone: `weights_only` refuses all other classes."""
+    import edgewise.quantize._torchao  # noqa: F401  (names its classes as safe)
+
+    try:
+        loaded: dict[str, torch.Tensor] = torch.load(
+            path, map_location="cpu", weights_only=True, mmap=True
+        )
+    except (AttributeError, EOFError, ModuleNotFoundError, RuntimeError, UnpicklingError) as error:
+        raise ValueError(
+            f"[checkpoint] {path} must hold tensors of this torchao's classes; got "
+            f"{str(error).splitlines()[0]}; try the model's safetensors, or its float checkpoint"
+        ) from error
+    return loaded
 
 
 def _files_in(index: Path) -> set[str]:
