@@ -434,7 +434,7 @@ ERRORS: dict[str, tuple[Any, type[Exception], str]] = {
     "a backend that is none": (
         lambda: edgewise.compile(torch.nn.ReLU(), X, backend="abacus"),
         ValueError,
-        "backend must be one of xnnpack, none, or a target of Ethos-U",
+        "backend must be one of xnnpack, coreml, vulkan, openvino, none, or a target of Ethos-U",
     ),
     "a model that is none": (
         lambda: edgewise.compile("model"),

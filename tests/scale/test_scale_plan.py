@@ -28,7 +28,7 @@ BAD = [
     ),
     ({"models": {"m": {"source": "a.pt2", "inputs": "z.py:i"}}}, "[models.m.inputs] is of no use"),
     (MODEL | {"backend": "xnnpack"}, "[backend] is no key here"),
-    (MODEL | {"backends": ["xnpack"]}, "[backends[0]] must be one of xnnpack, none"),
+    (MODEL | {"backends": ["xnpack"]}, "[backends[0]] must be one of xnnpack, coreml"),
     (MODEL | {"backends": ["ethos-u55-100"]}, "[backends[0]] must be one of ethos-u55-128"),
     (MODEL | {"backends": ["neutron-imx"]}, "[backends[0]] must be one of neutron-imx"),
     (MODEL | {"backends": [3]}, "[backends[0]] must be text; got 3"),

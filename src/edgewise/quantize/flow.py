@@ -33,7 +33,7 @@ from edgewise.quantize.calibration import STUDIED, Batch, calibrate, first_batch
 from edgewise.quantize.checks import check_weights, watched_activations
 from edgewise.quantize.config import QuantizationConfig, get_symmetric_quantization_config
 from edgewise.quantize.left import Unquantized, left_by_modules
-from edgewise.quantize.methods.grids import keep_grids
+from edgewise.quantize.methods.group_scales import fit_groups
 from edgewise.quantize.methods.grouped import moments_by_weight, round_groups_in_turn
 from edgewise.quantize.methods.registry import Method, methods_of
 from edgewise.quantize.quantizer import TableQuantizer
@@ -352,7 +352,7 @@ def with_integer_weights(
         module = model.get_submodule(name)
         weight: Any = module.weight
         quantize_(module, config, lambda one, _, it=module: one is it)
-        keep_grids(module.weight, weight, scheme.weights)
+        fit_groups(module.weight, weight, scheme.weights)
     round_groups_in_turn(model, known, scheme.weights)
     return model
 
