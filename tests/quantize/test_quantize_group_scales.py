@@ -62,8 +62,8 @@ MADE: dict[str, tuple[Rounding, float]] = {
     "GPTQ, groups of 128": (symmetric(7.5, 128), 0.002),
     "a scale for each row": (symmetric(7.5, 256), 0.002),
     "stored in bfloat16": (lambda w: symmetric(7.5)(w).bfloat16().float(), 0.003),
-    "Q4_0, half of whose groups have an 8": (q4_0, 0.04),
-    "AWQ, with zero points": (awq, 0.035),
+    "Q4_0, half of whose groups have an 8": (q4_0, 0.05),
+    "AWQ, with zero points": (awq, 0.04),
     "a few values": (lambda w: (w > 0.02) * 0.25 - (w < -0.02) * 0.25, 0.002),
 }
 
@@ -127,11 +127,14 @@ def test_floats_are_nearer_than_torchaos(case: str, config: str) -> None:
     weight = FLOATS[case]
     before, after = fitted(weight, CONFIGS[config])
     assert after.dequantize().dtype == before.dequantize().dtype
-    assert error(after.dequantize(), weight) < 0.96 * error(before.dequantize(), weight)
+    assert error(after.dequantize(), weight) < 0.99 * error(before.dequantize(), weight)
+    counts = (weight.double() / weight.double().abs().max()).abs() ** 1.5
     by_group = [
-        (groups(one.dequantize() - weight).double() ** 2).sum(-1) for one in (before, after)
+        groups((one.dequantize() - weight).double() ** 2 * counts).sum(-1)
+        for one in (before, after)
     ]
-    assert (by_group[1] <= by_group[0] * 1.02).all()  # but for the scale's own rounding
+    assert (by_group[1] <= by_group[0] * 1.03).all()  # but for the scale's own rounding
+    assert by_group[1].sum() < 0.94 * by_group[0].sum()
 
 
 UNCHANGED = {"zeros": torch.zeros(4, 64), "not finite": torch.full((4, 64), float("nan"))}
