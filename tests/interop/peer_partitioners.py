@@ -103,8 +103,8 @@ class Cases:
             try:
                 with quiet():
                     edge = lower(program, partitioner=[partitioner(self.backend)])
+                    row[side] = self.seen(edge.exported_program())  # emitting changes it there
                     pte = bytes(edge.to_executorch().buffer)
-                row[side] = self.seen(edge.exported_program())
                 if self.backend == "xnnpack":
                     row[side]["error"] = error(pte, model, inputs)
             except Exception as failure:  # whatever a backend raises is an outcome
