@@ -150,7 +150,7 @@ def outcome(row: dict[str, Any]) -> str:
     left = [(sum(side["left"].values()), side["delegates"]) for side in (here, peer)]
     if left[0] == left[1]:
         return "the same"
-    return "less left here" if left[0] < left[1] else "more left here"
+    return "less left, or fewer delegates here" if left[0] < left[1] else "more left here"
 
 
 def main() -> int:
