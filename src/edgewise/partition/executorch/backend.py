@@ -115,9 +115,9 @@ def _result(theirs: Any) -> PreprocessResult:
     if store is not None:
         for file, held in [(None, store.pte_data), *store.external_data.items()]:
             for key, entry in held.items():
-                # A number in the releases before 1.1.
-                index = entry if isinstance(entry, int) else entry.buffer_index
-                named[key] = _bytes(store.buffers[index])
+                # ExecuTorch 1.0 has numbers here, and alignments with the buffers.
+                held_at = store.buffers[getattr(entry, "buffer_index", entry)]
+                named[key] = _bytes(getattr(held_at, "buffer", held_at))
                 if file is not None:
                     files[key] = file
     payload, handles = _bytes(theirs.processed_bytes), dict(theirs.debug_handle_map or {})
