@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -192,7 +193,11 @@ def theirs() -> Any:
                 data.add_named_data(name, tensor.detach().numpy().tobytes(), external_tag="kept")
                 tensor.detach().zero_()  # a program of its own: the user's weights stay
             called = [n.target for n in edge_program.graph.nodes if n.op == "call_function"]
-            assert set(called) <= {names.edge.aten.linear.default, names.edge.aten.tanh.default}
+            assert set(called) <= {
+                names.edge.aten.linear.default,
+                names.edge.aten.tanh.default,
+                names.edge.aten.mul.Tensor,
+            }
             said = f"{len(called)} calls, {compile_specs[0].key}={compile_specs[0].value.decode()}"
             return result(said.encode(), data_store_output=data.get_named_data_store_output())
 
@@ -215,28 +220,31 @@ def theirs() -> Any:
             raise KeyError("what Broken raises")
 
     class Own(named("exir.backend.partitioner:Partitioner")):
-        def __init__(self, backend: str, adds: bool = False) -> None:
+        def __init__(
+            self, backend: str, adds: bool = False, taken: str = "linear.default tanh.default"
+        ) -> None:
             super().__init__()
             self.delegation_spec = spec(backend, [option("level", b"7")])
             self.adds = adds
+            self.taken = [attrgetter(name)(names.edge.aten) for name in taken.split()]
 
         def ops_to_not_decompose(self, ep: ExportedProgram) -> Any:
             return [torch.ops.aten.linear.default], None
 
         def partition(self, exported_program: ExportedProgram) -> Any:
-            taken = (names.edge.aten.linear.default, names.edge.aten.tanh.default)
+            tag = str(self.taken)
             for node in exported_program.graph.nodes:
-                if node.target in taken:
-                    node.meta["delegation_tag"] = "one"
+                if node.target in self.taken:
+                    node.meta["delegation_tag"] = tag
                     for source in node.all_input_nodes:
                         if source.op == "placeholder" and source.name != "x":
-                            source.meta["delegation_tag"] = "one"
+                            source.meta["delegation_tag"] = tag
             if self.adds:
                 graph = exported_program.graph
                 (end,) = [node for node in graph.nodes if node.op == "output"]
                 with graph.inserting_before(end):
                     graph.call_function(names.edge.aten.neg.default, (end.args[0][0],))
-            return tagged(exported_program, {"one": self.delegation_spec})
+            return tagged(exported_program, {tag: self.delegation_spec})
 
     Own.backends = Writing, Together, Broken  # they are found among what is alive
     return Own
@@ -262,6 +270,21 @@ def test_options_weights_and_data_files(theirs: Any) -> None:
     assert set(made._emitted.data_files) == {"kept"}
     for name, value in program.state_dict.items():
         assert torch.equal(value, weights[name])
+
+
+def test_a_constant_of_two_partitioners(theirs: Any) -> None:
+    """Each owns it: neither is given the weight as an input."""
+    module = Fn(lambda x, w: torch.nn.functional.linear(x, w) + (x[:2] * w).sum(), w=ROWS[:2] + 1)
+    edge = edgewise.to_edge_transform_and_lower(
+        export(module, (ROWS,)),
+        partitioner=[
+            theirs("Writing", taken="linear.default"),
+            theirs("Writing", taken="mul.Tensor"),
+        ],
+    )
+    lowered = [*_specs(edge)]
+    assert [list(one.original_module.state_dict) for one in lowered] == [["w"], ["w"]]
+    assert [len(one.original_module.graph_signature.user_inputs) for one in lowered] == [1, 1]
 
 
 def test_all_methods_at_once(theirs: Any) -> None:

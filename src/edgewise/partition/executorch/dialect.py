@@ -71,7 +71,7 @@ def _numbers_to_tensors(program: ExportedProgram) -> None:
         source, number = node.args[:2]
         assert isinstance(source, Node)
         result: torch.dtype = node.meta["val"].dtype
-        # Repeated by type as well: 1, 1.0 and True are one key.
+        # By its text: 1, 1.0 and True are equal.
         key = (repr(number), result)
         if key not in known:
             tensor = torch.tensor(number, dtype=result)

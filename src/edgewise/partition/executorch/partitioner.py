@@ -48,6 +48,8 @@ class ExecutorchPartitioner(Partitioner):
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tags what the wrapped partitioner tags. PartitionError if that changed the program."""
+        for node in exported_program.graph.nodes:
+            node.meta.pop(TAG, None)  # another partitioner's, on a constant that both read
         result = self.wrapped(in_executorch_dialect(exported_program))
         name = type(self).__name__
         given = {node.name: node for node in exported_program.graph.nodes}
@@ -73,7 +75,7 @@ class ExecutorchPartitioner(Partitioner):
             )
             for tag, spec in result.partition_tags.items()
         }
-        return PartitionResult(exported_program, dict(specs), refusals)
+        return PartitionResult(exported_program, {**specs}, refusals)
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram
