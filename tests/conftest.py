@@ -35,8 +35,8 @@ setattr(logging.getLogger("torch.__trace"), "addHandler", lambda handler: None) 
 
 
 def pytest_collection_finish() -> None:
-    """Graphs are many small objects: looking for cycles among them, and among all that was imported,
-    is a sixth of the time. What is left longer is 5 % more memory."""
+    """Graphs are many small objects: to look for cycles among them, and among all that was
+    imported, is a sixth of the time. What is kept longer is 5 % more memory."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 5)
