@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import sys
 from collections.abc import Callable, Iterator
@@ -32,14 +31,6 @@ settings.load_profile("edgewise")
 # Pytest would listen to torch's structured trace, which then is written for each export: a quarter
 # of its time.
 setattr(logging.getLogger("torch.__trace"), "addHandler", lambda handler: None)  # noqa: B010
-
-
-def pytest_collection_finish() -> None:
-    """Graphs are many small objects: to look for cycles among them, and among all that was
-    imported, is a sixth of the time. What is kept longer is 5 % more memory."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(100_000, 20, 5)
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
