@@ -119,15 +119,14 @@ def lowering_for(framework: str, backend: str) -> Callable[[Any], bytes]:
     from edgewise.registry import partitioner_for
 
     logging.disable(logging.WARNING)
-    make: Any = partitioner_for
     if framework == "ours":
         from edgewise import to_edge_transform_and_lower as lower
     else:
         from executorch.exir import to_edge_transform_and_lower as lower  # type: ignore[assignment]
-    make(backend)  # imports what it needs
+    partitioner_for(backend)  # imports what it needs
 
     def lowered(program: Any) -> bytes:
-        partitioner = make(backend)
+        partitioner: Any = partitioner_for(backend)
         chosen = [partitioner if framework == "ours" else partitioner.wrapped]
         with redirect_stdout(StringIO()):
             return bytes(lower(program, partitioner=chosen).to_executorch().buffer)

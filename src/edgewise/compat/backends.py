@@ -14,6 +14,7 @@ from torch.fx import Node
 
 from edgewise.edge.program import tensor_bytes
 from edgewise.partition import spec
+from edgewise.partition.executorch.backend import named_data_of
 from edgewise.partition.spec import DEBUG_HANDLE
 
 
@@ -118,17 +119,8 @@ class PreprocessResult(spec.PreprocessResult):
         data_store_output: NamedDataStoreOutput | None = None,
         _delegate_info_meta: Any = None,
     ) -> None:
-        stored = data_store_output or NamedDataStoreOutput([], {}, {})
-        files = {key: tag for tag, held in stored.external_data.items() for key in held}
-        entries = dict(stored.pte_data)
-        for held in stored.external_data.values():
-            entries.update(held)
-        super().__init__(
-            processed_bytes,
-            {key: stored.buffers[entry.buffer_index] for key, entry in entries.items()},
-            dict(debug_handle_map or {}),
-            data_files=files,
-        )
+        named, files = named_data_of(data_store_output or NamedDataStoreOutput([], {}, {}))
+        super().__init__(processed_bytes, named, dict(debug_handle_map or {}), data_files=files)
         object.__setattr__(self, "data_store_output", data_store_output)
         object.__setattr__(self, "_delegate_info_meta", _delegate_info_meta)
 

@@ -108,18 +108,23 @@ def _their_specs(specs: Sequence[CompileSpec]) -> list[Any]:
     return [TheirSpec(one.key, one.value) for one in specs]
 
 
-def _result(theirs: Any) -> PreprocessResult:
+def named_data_of(store: Any) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Of what ExecuTorch's `NamedDataStore` put out: blobs by key, and data files by key."""
     named: dict[str, bytes] = {}
     files: dict[str, str] = {}
+    for file, held in [(None, store.pte_data), *store.external_data.items()]:
+        for key, entry in held.items():
+            # ExecuTorch 1.0 has numbers here, and alignments with the buffers.
+            held_at = store.buffers[getattr(entry, "buffer_index", entry)]
+            named[key] = _bytes(getattr(held_at, "buffer", held_at))
+            if file is not None:
+                files[key] = file
+    return named, files
+
+
+def _result(theirs: Any) -> PreprocessResult:
     store = theirs.data_store_output
-    if store is not None:
-        for file, held in [(None, store.pte_data), *store.external_data.items()]:
-            for key, entry in held.items():
-                # ExecuTorch 1.0 has numbers here, and alignments with the buffers.
-                held_at = store.buffers[getattr(entry, "buffer_index", entry)]
-                named[key] = _bytes(getattr(held_at, "buffer", held_at))
-                if file is not None:
-                    files[key] = file
+    named, files = ({}, {}) if store is None else named_data_of(store)
     payload, handles = _bytes(theirs.processed_bytes), dict(theirs.debug_handle_map or {})
     return PreprocessResult(payload, named, handles, data_files=files)
 

@@ -15,16 +15,22 @@ from edgewise.edge.graph import calls, op_name
 from edgewise.errors import PartitionError
 from edgewise.partition.executorch.backend import ExecutorchDelegationSpec
 from edgewise.partition.executorch.dialect import in_executorch_dialect
-from edgewise.partition.spec import TAG, CompileSpec, Partitioner, PartitionResult, Refusal
+from edgewise.partition.spec import (
+    TAG,
+    CompileSpec,
+    DelegationSpec,
+    Partitioner,
+    PartitionResult,
+    Refusal,
+)
 
 
 def adapted(partitioner: Any) -> Any:
     """What asks a partitioner of ExecuTorch's package; any other is returned as it is."""
     module = sys.modules.get("executorch.exir.backend.partitioner")
     theirs = getattr(module, "Partitioner", None)
-    if theirs is None or isinstance(partitioner, Partitioner):
-        return partitioner
-    if not isinstance(partitioner, theirs):
+    is_theirs = theirs is not None and isinstance(partitioner, theirs)
+    if isinstance(partitioner, Partitioner) or not is_theirs:
         return partitioner
     kind: Any = partitioner.__class__
     return _class_for(kind)(partitioner)
@@ -68,14 +74,14 @@ class ExecutorchPartitioner(Partitioner):
             for node in calls(exported_program.graph)
             if TAG not in node.meta
         }
-        specs = {
+        specs: dict[str, DelegationSpec] = {
             tag: ExecutorchDelegationSpec(
                 spec.backend_id,
                 [CompileSpec(one.key, bytes(one.value)) for one in spec.compile_specs],
             )
             for tag, spec in result.partition_tags.items()
         }
-        return PartitionResult(exported_program, {**specs}, refusals)
+        return PartitionResult(exported_program, specs, refusals)
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram

@@ -87,15 +87,15 @@ def _rounded(groups: Tensor, scale: Any, limit: int) -> Tensor:
 def _grid(groups: Tensor, limit: int) -> Tensor:
     """The scales [groups] of groups [n, groups] that are on a grid; 0 for the others."""
     found = torch.zeros(groups.shape[1])
-    left = torch.arange(groups.shape[1])
+    left, largest = torch.arange(groups.shape[1]), groups.abs().amax(0)
     # Counts below half of the limit are on the grids of their multiples. The limit itself comes
     # behind its half: there is no such positive integer.
     for count in (*range(limit - 1, limit // 2 - 1, -1), *range(limit, 2 * limit)):
-        scale = groups.abs().amax(0) / count
+        scale = largest / count
         steps = groups / scale
         fits = (steps - steps.round()).abs_().amax(0) <= _NEAR  # no NaN does
         found[left[fits]] = scale[fits]
-        left, groups = left[~fits], groups[:, ~fits]
+        left, largest, groups = left[~fits], largest[~fits], groups[:, ~fits]
     return found
 
 
