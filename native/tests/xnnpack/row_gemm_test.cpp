@@ -24,37 +24,39 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // ---- kernels
 
-const RowGemmKernels* kernels() { return row_gemm_kernels(); }
+#define SKIP_WITHOUT_KERNELS()                        \
+  if (row_gemm_kernels(DataType::kQcint4) == nullptr) \
+  GTEST_SKIP() << "XNNPACK's are used on this CPU"
 
-#define SKIP_WITHOUT_KERNELS() \
-  if (kernels() == nullptr) GTEST_SKIP() << "XNNPACK's are used on this CPU"
+bool takes(const GraphValue& filter) { return row_gemm_kernels(filter.type)->takes(filter); }
 
 // What the CPU's kernels make of rows and a filter.
 Floats products(const Floats& x, size_t rows, const GraphValue& filter, const Floats* bias,
                 float min, float max) {
   const size_t columns = filter.shape[0], depth = filter.shape[1];
-  std::vector<std::byte> a(kernels()->rows_bytes(rows, depth));
+  const RowGemmKernels& kernels = *row_gemm_kernels(filter.type);
+  std::vector<std::byte> a(kernels.rows_bytes(rows, depth));
   for (size_t i = 0; i < rows; ++i) {
-    kernels()->quantize(&x[i * depth], rows, depth, i, a.data());
+    kernels.quantize(&x[i * depth], rows, depth, i, a.data());
   }
   Floats y[2];
-  std::vector<std::byte> panel(kernels()->panel_bytes(filter));
+  std::vector<std::byte> panel(kernels.panel_bytes(filter));
   for (const bool is_cached : {false, true}) {
     y[is_cached].assign(rows * columns + 1, 42);
     for (size_t first = 0; first < columns; first += kRowGemmColumns) {
-      kernels()->pack(filter, bias == nullptr ? nullptr : bias->data(), first, panel.data());
-      kernels()->multiply({.weights = filter.type,
-                           .rows = rows,
-                           .depth = depth,
-                           .block = filter.block_size,
-                           .a = a.data(),
-                           .panel = panel.data(),
-                           .columns = std::min(kRowGemmColumns, columns - first),
-                           .c = y[is_cached].data() + first,
-                           .c_stride = columns,
-                           .min = min,
-                           .max = max,
-                           .is_cached = is_cached});
+      kernels.pack(filter, bias == nullptr ? nullptr : bias->data(), first, panel.data());
+      kernels.multiply({.weights = filter.type,
+                        .rows = rows,
+                        .depth = depth,
+                        .block = filter.block_size,
+                        .a = a.data(),
+                        .panel = panel.data(),
+                        .columns = std::min(kRowGemmColumns, columns - first),
+                        .c = y[is_cached].data() + first,
+                        .c_stride = columns,
+                        .min = min,
+                        .max = max,
+                        .is_cached = is_cached});
     }
     EXPECT_EQ(y[is_cached].back(), 42);
   }
@@ -155,7 +157,7 @@ TEST_P(RowGemmKernel, IsTheProduct) {
   const KernelCase& c = GetParam();
   std::vector<std::byte> bytes;
   const GraphValue filter = random_filter(c.type, c.columns, c.depth, c.block, &bytes);
-  if (!kernels()->takes(filter)) GTEST_SKIP() << "XNNPACK's are used for these weights";
+  if (!takes(filter)) GTEST_SKIP() << "XNNPACK's are used for these weights";
   const Floats some = random_floats(c.columns, 3), x = random_floats(c.rows * c.depth, 4);
   const Floats* bias = c.has_bias ? &some : nullptr;
   expect_products(products(x, c.rows, filter, bias, c.min, c.max), x, c.rows, filter, bias, c.min,
@@ -203,7 +205,7 @@ TEST(RowGemmKernel, TakesAnyNumberOfRows) {
     for (const size_t columns : {16, 35}) {
       std::vector<std::byte> bytes;
       const GraphValue filter = random_filter(type, columns, 32, 32, &bytes);
-      if (!kernels()->takes(filter)) continue;
+      if (!takes(filter)) continue;
       for (size_t rows = 1; rows <= 40; ++rows) {
         SCOPED_TRACE(std::string(name_of(type)) + " " + std::to_string(rows));
         const Floats x = random_floats(rows * 32, static_cast<uint32_t>(rows));
@@ -226,7 +228,7 @@ TEST(RowGemmKernel, SumsOfTheDeepestFit) {
   for (const Extreme& e : {Extreme{kNibbles, 0x00, -8}, Extreme{kNibbles, 0xff, 7},
                            Extreme{kBytes, 0x80, -128}, Extreme{kBytes, 0x7f, 127}}) {
     GraphValue filter = filter_of(e.type, 1, kDepth);
-    if (!kernels()->takes(filter)) continue;
+    if (!takes(filter)) continue;
     const std::vector<std::byte> bytes(kDepth * bits_of(e.type) / 8, std::byte{e.byte});
     filter.data.bytes = bytes;
     filter.channel_scales = {1};
@@ -250,7 +252,7 @@ TEST(RowGemmKernel, LeavesWhatItHasNoFormFor) {
 #if !defined(__x86_64__)
     if (filter.type == kBlocks) continue;
 #endif
-    EXPECT_FALSE(kernels()->takes(filter)) << name_of(filter.type) << filter.shape.text();
+    EXPECT_FALSE(takes(filter)) << name_of(filter.type) << filter.shape.text();
   }
 }
 
@@ -369,12 +371,12 @@ bool is_chosen(const std::vector<std::byte>& bytes) {
   auto payload = open_payload(bytes);
   if (!payload.ok()) return false;
   auto graph = read_graph(*payload, nullptr);
-  return graph.ok() && row_gemm_nodes(*graph, Readers(*graph), 0, *kernels()).has_value();
+  return graph.ok() && row_gemm_nodes(*graph, Readers(*graph), 0).has_value();
 }
 
 bool takes(Type weights, size_t depth) {
   return weights == Type::qbint4 ||
-         kernels()->takes(filter_of(weights == Type::qcint8 ? kBytes : kNibbles, 8, depth));
+         takes(filter_of(weights == Type::qcint8 ? kBytes : kNibbles, 8, depth));
 }
 
 TEST_P(RowGemm, IsNearXnnpacks) {
@@ -382,8 +384,11 @@ TEST_P(RowGemm, IsNearXnnpacks) {
   const StepCase& c = GetParam();
   std::vector<uint32_t> columns;
   const auto payload = payload_of(c, &columns);
-  EXPECT_EQ(is_chosen(payload), c.is_chosen && takes(c.weights, c.depth) &&
-                                    (c.add != other_weights || takes(Type::qcint8, c.depth)));
+  // The same kernels for all that read the rows.
+  const bool takes_others = c.add != other_weights || (takes(Type::qcint8, c.depth) &&
+                                                       row_gemm_kernels(DataType::kQcint8) ==
+                                                           row_gemm_kernels(DataType::kQbint4));
+  EXPECT_EQ(is_chosen(payload), c.is_chosen && takes(c.weights, c.depth) && takes_others);
   auto ours = make_delegate(payload, nullptr, nullptr, c.threads);
   auto theirs = make_delegate(payload, nullptr, nullptr, c.threads, false);
   ASSERT_TRUE(ours.ok() && theirs.ok()) << ours.status().message();

@@ -25,7 +25,7 @@ std::string key_of(const Graph& graph, uint32_t filter, uint32_t bias, const std
 Result<FusedKernelWeights> FusedKernelWeights::make(const Graph& graph, uint32_t filter,
                                                     uint32_t bias, size_t count,
                                                     const std::string& form, ProgramState& state,
-                                                    const Pack& pack) {
+                                                    const Pack& pack, Filter reads) {
   FusedKernelWeights result;
   PackedWeights& weights = state.weights();
   std::string key = key_of(graph, filter, bias, form, weights);
@@ -36,7 +36,7 @@ Result<FusedKernelWeights> FusedKernelWeights::make(const Graph& graph, uint32_t
     result.data_ = reinterpret_cast<const float*>(found->memory.get());
     return result;
   }
-  const uint32_t constants[] = {filter, bias};
+  const uint32_t constants[] = {reads == Filter::kAsStored ? kNone : filter, bias};
   auto data = ConstantData::make(graph, constants);
   if (!data.ok()) return data.status();
   PackedWeights::Buffer buffer =

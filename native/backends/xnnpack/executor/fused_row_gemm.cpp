@@ -18,20 +18,23 @@ constexpr size_t kSmallWeights = 256 * 1024;
 constexpr size_t kMostRows = 24;  // of a part
 constexpr size_t kLeastRows = 4;
 
-bool is_row_gemm(const Graph& graph, const GraphNode& node, const RowGemmKernels& kernels) {
-  if (node.kind != NodeKind::kFullyConnected || node.flags != 0) return false;
+// Null if there are none for `node`.
+const RowGemmKernels* kernels_of(const Graph& graph, const GraphNode& node) {
+  if (node.kind != NodeKind::kFullyConnected || node.flags != 0) return nullptr;
   const GraphValue& filter = graph.values[node.inputs[1]];
   const uint32_t bias = node.inputs[2];
-  return filter.is_constant() && kernels.takes(filter) &&
-         (bias == kNone ||
-          (graph.values[bias].is_constant() && graph.values[bias].type == DataType::kFp32)) &&
-         graph.values[node.outputs[0]].type == DataType::kFp32;
+  const bool fits = filter.is_constant() &&
+                    (bias == kNone || (graph.values[bias].is_constant() &&
+                                       graph.values[bias].type == DataType::kFp32)) &&
+                    graph.values[node.outputs[0]].type == DataType::kFp32;
+  const RowGemmKernels* kernels = fits ? row_gemm_kernels(filter.type) : nullptr;
+  return kernels != nullptr && kernels->takes(filter) ? kernels : nullptr;
 }
 
 }  // namespace
 
-std::optional<RowGemmNodes> row_gemm_nodes(const Graph& graph, const Readers& readers, size_t node,
-                                           const RowGemmKernels& kernels) {
+std::optional<RowGemmNodes> row_gemm_nodes(const Graph& graph, const Readers& readers,
+                                           size_t node) {
   const GraphNode& convert = graph.nodes[node];
   if (convert.kind != NodeKind::kConvert) return {};
   const GraphValue& quantized = graph.values[convert.outputs[0]];
@@ -42,7 +45,9 @@ std::optional<RowGemmNodes> row_gemm_nodes(const Graph& graph, const Readers& re
   }
   RowGemmNodes found{.nodes = {node}, .input = input, .outputs = {}};
   for (size_t reader : readers.nodes[convert.outputs[0]]) {
-    if (!is_row_gemm(graph, graph.nodes[reader], kernels)) return {};
+    const RowGemmKernels* kernels = kernels_of(graph, graph.nodes[reader]);
+    if (kernels == nullptr || (found.kernels != nullptr && kernels != found.kernels)) return {};
+    found.kernels = kernels;
     found.nodes.push_back(reader);
     found.outputs.push_back(graph.nodes[reader].outputs[0]);
   }
@@ -74,12 +79,14 @@ Result<std::unique_ptr<Step>> FusedRowGemm::make(const Graph& graph, const RowGe
                              std::to_string(gemm.columns) + " " + scales;
     auto weights = FusedKernelWeights::make(
         graph, node.inputs[1], node.inputs[2], panels * gemm.panel_bytes / sizeof(float),
-        scales.empty() ? "" : form, state, [&](const float*, const float* bias, float* packed) {
+        scales.empty() ? "" : form, state,
+        [&](const float*, const float* bias, float* packed) {
           parallel_for(state.threadpool(), panels, [&](size_t panel, size_t) {
             kernels.pack(filter, bias, panel * kRowGemmColumns,
                          reinterpret_cast<std::byte*>(packed) + panel * gemm.panel_bytes);
           });
-        });
+        },
+        FusedKernelWeights::Filter::kAsStored);
     if (!weights.ok()) return weights.status();
     gemm.weights = std::move(*weights);
     step->all_bytes_ += panels * gemm.panel_bytes;

@@ -17,12 +17,12 @@ struct RowGemmNodes {
   std::vector<size_t> nodes;  // the conversion, then those that read it
   uint32_t input = kNone;
   std::vector<uint32_t> outputs;
+  const RowGemmKernels* kernels = nullptr;
 };
 
 // The conversion `node` with all that reads it; nothing if one of these is another kind of node, or
-// has weights that the kernels do not take.
-std::optional<RowGemmNodes> row_gemm_nodes(const Graph& graph, const Readers& readers, size_t node,
-                                           const RowGemmKernels& kernels);
+// has weights that no kernels take, or others than those of the first.
+std::optional<RowGemmNodes> row_gemm_nodes(const Graph& graph, const Readers& readers, size_t node);
 
 class FusedRowGemm final : public FusedKernelOf<RowGemmKernels> {
  public:

@@ -3,7 +3,6 @@
 #ifdef __x86_64__
 
 #include <algorithm>
-#include <cstring>
 
 #include "backends/xnnpack/executor/row_gemm_kernels.h"
 #include "backends/xnnpack/limit_cpu.h"
@@ -13,6 +12,8 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/xnnpack/executor/int8_kernels_avx2.cpp"
 #include "core/simd_foreach.h"
+// Needs the target.
+#include "backends/xnnpack/executor/int8_products-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -21,20 +22,11 @@ namespace HWY_NAMESPACE {
 #if HWY_TARGET == HWY_AVX2
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-constexpr hn::ScalableTag<int16_t> kWords;
-constexpr hn::ScalableTag<int32_t> kSums;
+using namespace int8_products;
 constexpr hn::ScalableTag<float> kFloats;
-constexpr hn::Half<hn::ScalableTag<int8_t>> kBytes;  // as many as words
-using Sums = hn::Vec<decltype(kSums)>;
 using Words = hn::Vec<decltype(kWords)>;
 using Floats = hn::Vec<decltype(kFloats)>;
-
-constexpr size_t kRows = 6;  // with two vectors of sums each, and what lies between, all registers
-constexpr size_t kStep = 2;
-constexpr size_t kVectors = 2;
-constexpr size_t kLanes = kInt8Columns / kVectors;
-constexpr size_t kRowsOfBase = 4;
+static_assert(kColumns == kInt8Columns);
 
 void sign_extend(const int8_t* from, size_t count, std::byte* bytes) {
   auto* to = reinterpret_cast<int16_t*>(bytes);
@@ -44,32 +36,6 @@ void sign_extend(const int8_t* from, size_t count, std::byte* bytes) {
     hn::StoreU(hn::PromoteTo(kWords, hn::LoadU(kBytes, from + at)), kWords, to + at);
   }
   for (; at < count; ++at) to[at] = from[at];
-}
-
-// The products of a segment are added, two at a time; `a` and `panel` move past them.
-template <size_t kTileRows, size_t kBases>
-HWY_INLINE void add_segment(size_t depth, const std::byte* (&a)[kBases], size_t a_stride,
-                            const int8_t*& panel, Sums (&sum)[kTileRows][kVectors]) {
-  for (size_t steps = depth / kStep; steps > 0; --steps) {
-    hn::Vec<decltype(kWords)> b[kVectors];
-#pragma GCC unroll 2
-    for (size_t j = 0; j < kVectors; ++j) {
-      b[j] = hn::PromoteTo(kWords, hn::LoadU(kBytes, panel + j * kLanes * kStep));
-    }
-    panel += kInt8Columns * kStep;
-#pragma GCC unroll 8
-    for (size_t i = 0; i < kTileRows; ++i) {
-      int32_t two;
-      std::memcpy(&two, a[i / kRowsOfBase] + i % kRowsOfBase * a_stride, sizeof(two));
-      const auto x = hn::BitCast(kWords, hn::Set(kSums, two));
-#pragma GCC unroll 2
-      for (size_t j = 0; j < kVectors; ++j) {
-        sum[i][j] = hn::Add(sum[i][j], hn::WidenMulPairwiseAdd(kSums, x, b[j]));
-      }
-    }
-#pragma GCC unroll 2
-    for (size_t i = 0; i < kBases; ++i) a[i] += kStep * sizeof(int16_t);
-  }
 }
 
 // From sums to results.
@@ -93,18 +59,13 @@ struct Finish {
 
 template <size_t kTileRows>
 void multiply_rows(const Int8Tile& tile, const Int8Range& range, size_t blocks) {
-  constexpr size_t kBases = (kTileRows + kRowsOfBase - 1) / kRowsOfBase;
+  constexpr size_t kBases = kBasesOf<kTileRows>;
   const Finish finish(range);
   const std::byte* first = tile.a;
   int8_t* c = tile.c;
   for (; blocks > 0; --blocks) {
-    // From one pointer, compilers keep a distance for each row and spill them.
     const std::byte* a[kBases];
-#pragma GCC unroll 2
-    for (size_t i = 0; i < kBases; ++i) {
-      a[i] = first + i * kRowsOfBase * tile.a_stride;
-      __asm__("" : "+r"(a[i]));
-    }
+    set_bases(first, tile.a_stride, a);
     first += kTileRows * tile.a_stride;
     Sums sum[kTileRows][kVectors];
 #pragma GCC unroll 8
@@ -114,7 +75,7 @@ void multiply_rows(const Int8Tile& tile, const Int8Range& range, size_t blocks) 
     }
     const int8_t* panel = tile.panel;
     for (size_t segment = tile.segments;;) {
-      add_segment(tile.depth, a, tile.a_stride, panel, sum);
+      add_steps(tile.depth / kStep, a, tile.a_stride, panel, sum);
       if (--segment == 0) break;
 #pragma GCC unroll 2
       for (size_t i = 0; i < kBases; ++i) {

@@ -10,6 +10,7 @@
 #include "backends/xnnpack/executor/fused_gemm.h"
 #include "backends/xnnpack/executor/fused_row_gemm.h"
 #include "backends/xnnpack/executor/fused_unary.h"
+#include "backends/xnnpack/executor/fused_weight_only.h"
 #include "backends/xnnpack/executor/fused_winograd.h"
 #include "backends/xnnpack/executor/int8_convolution.h"
 #include "backends/xnnpack/executor/int8_depthwise.h"
@@ -44,16 +45,15 @@ Found attention(const Choosing& c, size_t i, const char** rule) {
 
 Found row_gemm(const Choosing& c, size_t i, const char** rule) {
   if (c.graph.values[c.node(i).outputs[0]].type != DataType::kQdint8) return {};
-  const RowGemmKernels* kernels = row_gemm_kernels();
-  *rule = "AVX512-VNNI, or KleidiAI and dot products of bytes";
-  if (kernels == nullptr) return {};
-  const auto nodes = row_gemm_nodes(c.graph, c.readers, i, *kernels);
+  *rule = "AVX512-VNNI or AVX2, or KleidiAI and dot products of bytes";
+  if (row_gemm_kernels(DataType::kQcint4) == nullptr) return {};
+  const auto nodes = row_gemm_nodes(c.graph, c.readers, i);
   *rule = "rows of float32, read by products with constant weights of 4 or 8 bits only";
   if (!nodes) return {};
   return Fusion{.nodes = nodes->nodes,
                 .make =
-                    [&graph = c.graph, nodes = *nodes, kernels](ProgramState& state) {
-                      return FusedRowGemm::make(graph, nodes, *kernels, state);
+                    [&graph = c.graph, nodes = *nodes](ProgramState& state) {
+                      return FusedRowGemm::make(graph, nodes, *nodes.kernels, state);
                     },
                 .runs_first = true};
 }
@@ -102,6 +102,15 @@ Found linear(const Choosing& c, size_t i, const char** rule, Rule rule_of) {
   return Fusion{nodes->nodes,
                 [&graph = c.graph, nodes = *nodes, &kernels = c.floats](ProgramState& state) {
                   return Step::make(graph, nodes, kernels, state);
+                }};
+}
+
+Found weight_only(const Choosing& c, size_t i, const char** rule) {
+  const auto nodes = linear_nodes_of_any(c.graph, c.shapes, c.readers, c.is_taken, i);
+  if (!nodes || (*rule = weight_only_rule(c.graph, *nodes, c.floats)) != nullptr) return {};
+  return Fusion{nodes->nodes,
+                [&graph = c.graph, nodes = *nodes, &kernels = c.floats](ProgramState& state) {
+                  return FusedWeightOnly::make(graph, nodes, kernels, state);
                 }};
 }
 
@@ -154,6 +163,7 @@ constexpr KernelRow kRows[] = {
     {"Depthwise convolution int8", {NodeKind::kDepthwiseConv2d}, int8_depthwise},
     {"Convolution int8", {NodeKind::kConv2d, NodeKind::kFullyConnected}, int8_convolution},
     {"Convolution Winograd", {NodeKind::kConv2d}, winograd},
+    {"Weight-only GEMM", {NodeKind::kFullyConnected}, weight_only},
     {"GEMM", {NodeKind::kConv2d, NodeKind::kFullyConnected}, gemm},
     {"Convolution", {NodeKind::kConv2d}, convolution},
     {"Batch GEMM", {NodeKind::kBatchMatrixMultiply}, batch_gemm},

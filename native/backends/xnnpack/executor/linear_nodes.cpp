@@ -31,6 +31,13 @@ bool has_plain_weights(const Graph& graph, const GraphNode& node) {
 std::optional<LinearNodes> linear_nodes(const Graph& graph, const std::vector<Shape>& shapes,
                                         const Readers& readers, const std::vector<bool>& is_taken,
                                         size_t node) {
+  if (!has_plain_weights(graph, graph.nodes[node])) return {};
+  return linear_nodes_of_any(graph, shapes, readers, is_taken, node);
+}
+
+std::optional<LinearNodes> linear_nodes_of_any(const Graph& graph, const std::vector<Shape>& shapes,
+                                               const Readers& readers,
+                                               const std::vector<bool>& is_taken, size_t node) {
   const GraphNode& first = graph.nodes[node];
   LinearNodes found{.nodes = {node},
                     .input = first.inputs[0],
@@ -40,10 +47,7 @@ std::optional<LinearNodes> linear_nodes(const Graph& graph, const std::vector<Sh
                     .output = first.outputs[0],
                     .min = first.min,
                     .max = first.max};
-  if (!has_plain_weights(graph, first) || !is_plain(graph, found.input) ||
-      !is_plain(graph, found.output)) {
-    return {};
-  }
+  if (!is_plain(graph, found.input) || !is_plain(graph, found.output)) return {};
   if (first.is_bounded()) return found;
   const size_t next = readers.sole(graph, found.output);
   if (next == Readers::kNoNode || is_taken[next] || graph.nodes[next].kind != NodeKind::kAdd) {

@@ -46,5 +46,9 @@ bool has_plain_weights(const Graph& graph, const GraphNode& node);
 std::optional<LinearNodes> linear_nodes(const Graph& graph, const std::vector<Shape>& shapes,
                                         const Readers& readers, const std::vector<bool>& is_taken,
                                         size_t node);
+// The same of weights of any kind.
+std::optional<LinearNodes> linear_nodes_of_any(const Graph& graph, const std::vector<Shape>& shapes,
+                                               const Readers& readers,
+                                               const std::vector<bool>& is_taken, size_t node);
 
 }  // namespace edgewise::xnnpack

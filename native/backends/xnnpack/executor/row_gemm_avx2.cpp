@@ -1,5 +1,6 @@
-// Rows quantized at run time times weights of 4 bits, where there are no dot products of bytes:
-// pairs of products are added in 16 bits, which is exact for as many as a chunk has.
+// Rows quantized at run time times weights of 4 or 8 bits, where there are no dot products of
+// bytes. Of 4 bits, pairs of products are added in 16 bits, which is exact for as many as a chunk
+// has; of 8 bits, both factors become 16 bits.
 #include "backends/xnnpack/executor/row_gemm_panels.h"
 
 #ifdef EDGEWISE_HAS_ROW_GEMM_X86
@@ -10,6 +11,8 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/xnnpack/executor/row_gemm_avx2.cpp"
 #include "core/simd_foreach.h"
+// Needs the target.
+#include "backends/xnnpack/executor/int8_products-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -32,6 +35,42 @@ constexpr size_t kLanes = 8;  // columns of a vector
 constexpr size_t kVectorBytes = kLanes * sizeof(uint32_t);
 
 // ---- rows
+
+QuantizedRow row_of(const float* x, size_t count) {
+  Floats min = hn::Zero(kFloats), max = min;
+  size_t at = 0;
+  for (; at + kLanes <= count; at += kLanes) {
+    const Floats some = hn::LoadU(kFloats, x + at);
+    // A number that is none is left out: the second one is taken then.
+    min = hn::Min(some, min);
+    max = hn::Max(some, max);
+  }
+  const Floats rest = hn::LoadN(kFloats, x + at, count - at);
+  min = hn::Min(rest, min);
+  max = hn::Max(rest, max);
+  return quantized_row(hn::ReduceMin(kFloats, min), hn::ReduceMax(kFloats, max));
+}
+
+// Numbers as steps from -128 to 127, once they are bytes.
+struct Quantizer {
+  explicit Quantizer(const QuantizedRow& row)
+      : factor(hn::Set(kFloats, 1 / row.scale)),
+        zero(hn::Set(kPairs, static_cast<int16_t>(row.zero_point))) {}
+
+  HWY_INLINE Sums steps(const float* x) const {
+    const Floats most = hn::Set(kFloats, INT16_MAX);
+    return hn::NearestInt(hn::Min(hn::Mul(hn::LoadU(kFloats, x), factor), most));
+  }
+  // Of 16 bits, of two vectors of numbers.
+  HWY_INLINE Pairs shifted(const float* x) const {
+    return hn::SaturatedAdd(hn::OrderedDemote2To(kPairs, steps(x), steps(x + kLanes)), zero);
+  }
+
+  const Floats factor;
+  const Pairs zero;
+};
+
+// ---- rows for weights of 4 bits
 //
 // Chunks of 32 numbers q, of eight those with even indices first, for low nibbles are multiplied
 // with them; then -8 times their sum, as weights are nibble - 8. Behind the last number zeros.
@@ -49,37 +88,14 @@ size_t rows_bytes(size_t rows, size_t depth) {
   return parameters_bytes(rows) + divide_up(rows, 2) * 2 * stride_of(depth);
 }
 
-QuantizedRow row_of(const float* x, size_t count) {
-  Floats min = hn::Zero(kFloats), max = min;
-  size_t at = 0;
-  for (; at + kLanes <= count; at += kLanes) {
-    const Floats some = hn::LoadU(kFloats, x + at);
-    // A number that is none is left out: the second one is taken then.
-    min = hn::Min(some, min);
-    max = hn::Max(some, max);
-  }
-  const Floats rest = hn::LoadN(kFloats, x + at, count - at);
-  min = hn::Min(rest, min);
-  max = hn::Max(rest, max);
-  return quantized_row(hn::ReduceMin(kFloats, min), hn::ReduceMax(kFloats, max));
-}
-
 void quantize_chunk(const float* x, size_t count, const QuantizedRow& row, std::byte* to) {
   alignas(kCacheLine) float rest[kChunk] = {};
   if (count < kChunk) {
     std::copy_n(x, count, rest);
     x = rest;
   }
-  const Floats factor = hn::Set(kFloats, 1 / row.scale);
-  const Floats most = hn::Set(kFloats, INT16_MAX);
-  const auto steps = [&](size_t at) HWY_ATTR {
-    return hn::NearestInt(hn::Min(hn::Mul(hn::LoadU(kFloats, x + at), factor), most));
-  };
-  const Pairs zero = hn::Set(kPairs, static_cast<int16_t>(row.zero_point));
-  const auto shifted = [&](size_t at) HWY_ATTR {
-    return hn::SaturatedAdd(hn::OrderedDemote2To(kPairs, steps(at), steps(at + kLanes)), zero);
-  };
-  auto q = hn::OrderedDemote2To(kBytes, shifted(0), shifted(2 * kLanes));
+  const Quantizer quantizer(row);
+  auto q = hn::OrderedDemote2To(kBytes, quantizer.shifted(x), quantizer.shifted(x + 2 * kLanes));
   if (count < kChunk) q = hn::IfThenElseZero(hn::FirstN(kBytes, count), q);
   const auto pairs = hn::SatWidenMulPairwiseAdd(kPairs, hn::Set(kNibbles, 1), q);
   const Sums sums = hn::WidenMulPairwiseAdd(kSums, pairs, hn::Set(kPairs, 1));
@@ -101,7 +117,7 @@ void quantize(const float* x, size_t rows, size_t depth, size_t row, std::byte* 
   }
 }
 
-// ---- products
+// ---- products with weights of 4 bits
 
 constexpr size_t kRows = 6;  // of a tile whose sums are in registers
 
@@ -256,13 +272,10 @@ void multiply_blocks(const RowGemmTile& tile, const Part& part, size_t rows, siz
   store(tile, part, rows, column, header + kRowGemmColumns, total);
 }
 
-template <size_t kTileRows, size_t kWidth, Prefetch kPrefetch = Prefetch::kNot>
-void multiply_channels(const RowGemmTile& tile, const Part& part, size_t rows, size_t column) {
-  Sums sum[kTileRows][kWidth];
-  clear(hn::Zero(kSums), sum);
-  Tile<kTileRows, kWidth, kPrefetch> at = {
-      part.a, part.stride, tile.panel + kChannelsHeader + column * sizeof(uint32_t)};
-  at.add_all(tile.depth, sum);
+// From sums to results, of weights that have one scale.
+template <size_t kTileRows, size_t kWidth>
+HWY_INLINE void store_channels(const RowGemmTile& tile, const Part& part, size_t rows,
+                               size_t column, const Sums (&sum)[kTileRows][kWidth]) {
   const auto* of_weights = reinterpret_cast<const int32_t*>(tile.panel);
   const auto* header = reinterpret_cast<const float*>(tile.panel) + kRowGemmColumns;
   Floats total[kTileRows][kWidth];
@@ -278,6 +291,16 @@ void multiply_channels(const RowGemmTile& tile, const Part& part, size_t rows, s
     }
   }
   store(tile, part, rows, column, header + kRowGemmColumns, total);
+}
+
+template <size_t kTileRows, size_t kWidth, Prefetch kPrefetch = Prefetch::kNot>
+void multiply_channels(const RowGemmTile& tile, const Part& part, size_t rows, size_t column) {
+  Sums sum[kTileRows][kWidth];
+  clear(hn::Zero(kSums), sum);
+  Tile<kTileRows, kWidth, kPrefetch> at = {
+      part.a, part.stride, tile.panel + kChannelsHeader + column * sizeof(uint32_t)};
+  at.add_all(tile.depth, sum);
+  store_channels(tile, part, rows, column, sum);
 }
 
 using Multiply = void (*)(const RowGemmTile&, const Part&, size_t rows, size_t column);
@@ -315,7 +338,6 @@ void multiply(const RowGemmTile& tile) {
   });
 }
 
-// Weights of 8 bits are XNNPACK's: their products do not fit into 16 bits.
 bool takes(const GraphValue& filter) {
   if (filter.type == DataType::kQcint8 || !fits_panels(filter)) return false;
   return filter.type != DataType::kQbint4 || filter.block_size % kChunk == 0;
@@ -333,11 +355,126 @@ constexpr RowGemmKernels kKernels = {.name = "avx2",
                                      .quantize = quantize,
                                      .multiply = multiply};
 
+// ---- weights of 8 bits
+//
+// Rows are numbers of 16 bits, behind the last one a zero if their number is odd.
+
+namespace of_bytes {
+
+constexpr size_t kStep = int8_products::kStep, kColumns = int8_products::kColumns;
+
+size_t steps_of(size_t depth) { return divide_up(depth, kStep); }
+size_t stride_of(size_t depth) { return row_stride(steps_of(depth) * kStep * sizeof(int16_t)); }
+
+size_t rows_bytes(size_t rows, size_t depth) {
+  return parameters_bytes(rows) + rows * stride_of(depth);
+}
+
+void quantize(const float* x, size_t rows, size_t depth, size_t row, std::byte* to) {
+  QuantizedRow* parameters = reinterpret_cast<QuantizedRow*>(to) + row;
+  *parameters = row_of(x, depth);
+  const Quantizer quantizer(*parameters);
+  const Pairs least = hn::Set(kPairs, INT8_MIN), most = hn::Set(kPairs, INT8_MAX);
+  auto* numbers = reinterpret_cast<int16_t*>(to + parameters_bytes(rows) + row * stride_of(depth));
+  constexpr size_t kAtOnce = 2 * kLanes;
+  size_t at = 0;
+  for (; at + kAtOnce <= depth; at += kAtOnce) {
+    const Pairs q = hn::Min(hn::Max(quantizer.shifted(x + at), least), most);
+    hn::StoreU(q, kPairs, numbers + at);
+  }
+  if (at == depth) return;
+  float rest[kAtOnce] = {};
+  const size_t left = depth - at;
+  std::copy_n(x + at, left, rest);
+  Pairs q = hn::Min(hn::Max(quantizer.shifted(rest), least), most);
+  q = hn::IfThenElseZero(hn::FirstN(kPairs, left), q);
+  hn::StoreN(q, kPairs, numbers + at, round_up(left, kStep));
+}
+
+template <size_t kTileRows, Prefetch kPrefetch = Prefetch::kNot>
+void multiply_tile(const RowGemmTile& tile, const Part& part, size_t column) {
+  Sums sum[kTileRows][int8_products::kVectors];
+  clear(hn::Zero(kSums), sum);
+  const std::byte* a[int8_products::kBasesOf<kTileRows>];
+  int8_products::set_bases(part.a, part.stride, a);
+  size_t steps = steps_of(tile.depth);
+  const std::byte* panel = tile.panel + kChannelsHeader + column * steps * kStep;
+  const auto* weights = reinterpret_cast<const int8_t*>(panel);
+  if constexpr (kPrefetch != Prefetch::kNot) {
+    constexpr size_t kOfCacheLine = kCacheLine / int8_products::kPanelStep;
+    for (; steps >= kOfCacheLine; steps -= kOfCacheLine) {
+      prefetch<kPrefetch>(reinterpret_cast<const std::byte*>(weights));
+      int8_products::add_steps(kOfCacheLine, a, part.stride, weights, sum);
+    }
+  }
+  int8_products::add_steps(steps, a, part.stride, weights, sum);
+  store_channels(tile, part, kTileRows, column, sum);
+}
+
+using MultiplyTile = void (*)(const RowGemmTile&, const Part&, size_t column);
+
+// [i] is for i + 1 rows.
+constexpr MultiplyTile kByRows[] = {multiply_tile<1, Prefetch::kToCaches>,
+                                    multiply_tile<2>,
+                                    multiply_tile<3>,
+                                    multiply_tile<4>,
+                                    multiply_tile<5>,
+                                    multiply_tile<int8_products::kRows>};
+
+void multiply(const RowGemmTile& tile) {
+  const auto multiply_part = [&](const Part& part, size_t rows) {
+    const MultiplyTile kernel =
+        rows == 1 && !tile.is_cached ? multiply_tile<1, Prefetch::kPastCaches> : kByRows[rows - 1];
+    for (size_t column = 0; column < tile.columns; column += kColumns) kernel(tile, part, column);
+  };
+  for_each_part(tile, stride_of(tile.depth), int8_products::kRows, 1, multiply_part);
+}
+
+bool takes(const GraphValue& filter) {
+  return filter.type == DataType::kQcint8 && fits_panels(filter);
+}
+
+size_t panel_bytes(const GraphValue& filter) {
+  return kChannelsHeader + steps_of(filter.shape[1]) * kStep * kRowGemmColumns;
+}
+
+void pack(const GraphValue& filter, const float* bias, size_t first, std::byte* panel) {
+  const size_t depth = filter.shape[1],
+               columns = std::min(kRowGemmColumns, filter.shape[0] - first);
+  const size_t padded = steps_of(depth) * kStep;
+  std::memset(panel, 0, of_bytes::panel_bytes(filter));
+  int32_t sums[kRowGemmColumns] = {};
+  for (size_t column = 0; column < columns; ++column) {
+    const auto* from =
+        reinterpret_cast<const int8_t*>(filter.data.bytes.data()) + (first + column) * depth;
+    std::byte* to =
+        panel + kChannelsHeader + column / kColumns * kColumns * padded + column % kColumns * kStep;
+    for (size_t i = 0; i < depth; ++i) sums[column] += from[i];
+    size_t i = 0;
+    for (; i + kStep <= depth; i += kStep, to += int8_products::kPanelStep) {
+      std::memcpy(to, from + i, kStep);
+    }
+    std::memcpy(to, from + i, depth - i);
+  }
+  pack_channels_header(filter, bias, first, sums, panel);
+}
+
+constexpr RowGemmKernels kKernels = {.name = "avx2",
+                                     .takes = takes,
+                                     .panel_bytes = panel_bytes,
+                                     .pack = pack,
+                                     .rows_bytes = rows_bytes,
+                                     .quantize = quantize,
+                                     .multiply = multiply};
+
+}  // namespace of_bytes
 }  // namespace
 
-const RowGemmKernels* row_gemm_kernels_of_target() { return &kKernels; }
+const RowGemmKernels* row_gemm_kernels_of_target(DataType weights) {
+  return weights == DataType::kQcint8 ? &of_bytes::kKernels : &kKernels;
+}
 #else
-const RowGemmKernels* row_gemm_kernels_of_target() { return nullptr; }
+const RowGemmKernels* row_gemm_kernels_of_target(DataType) { return nullptr; }
 #endif
 
 }  // namespace HWY_NAMESPACE
@@ -352,8 +489,8 @@ HWY_EXPORT(row_gemm_kernels_of_target);
 
 }  // namespace
 
-const RowGemmKernels* row_gemm_kernels_avx2() {
-  return HWY_DYNAMIC_DISPATCH(row_gemm_kernels_of_target)();
+const RowGemmKernels* row_gemm_kernels_avx2(DataType weights) {
+  return HWY_DYNAMIC_DISPATCH(row_gemm_kernels_of_target)(weights);
 }
 
 }  // namespace edgewise::xnnpack

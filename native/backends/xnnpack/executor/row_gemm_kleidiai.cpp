@@ -309,7 +309,7 @@ constexpr RowGemmKernels kInt8Products = {.name = "kleidiai i8mm",
 
 }  // namespace
 
-const RowGemmKernels* row_gemm_kernels() {
+const RowGemmKernels* row_gemm_kernels(DataType) {
   switch (cpu_level().extra) {
     case CpuLevel::kDotProduct:
       return &kDotProducts;

@@ -140,13 +140,7 @@ void pack_channels(const GraphValue& filter, const float* bias, size_t first, Ni
     }
     to += bits / 4 * kWordOfBytes;
   }
-  float header[2 * kRowGemmColumns] = {};
-  for (size_t column = 0; column < columns; ++column) {
-    header[column] = filter.channel_scales[first + column];
-    if (bias != nullptr) header[kRowGemmColumns + column] = bias[first + column];
-  }
-  std::memcpy(panel, sums, sizeof(sums));
-  std::memcpy(panel + sizeof(sums), header, sizeof(header));
+  pack_channels_header(filter, bias, first, sums, panel);
 }
 
 }  // namespace
@@ -168,6 +162,18 @@ bool fits_panels(const GraphValue& filter) {
 
 size_t panel_bytes(const GraphValue& filter) {
   return filter.type == DataType::kQbint4 ? block_panel_bytes(filter) : channel_panel_bytes(filter);
+}
+
+void pack_channels_header(const GraphValue& filter, const float* bias, size_t first,
+                          const int32_t (&sums)[kRowGemmColumns], std::byte* panel) {
+  const size_t columns = std::min(kRowGemmColumns, filter.shape[0] - first);
+  float header[2 * kRowGemmColumns] = {};
+  for (size_t column = 0; column < columns; ++column) {
+    header[column] = filter.channel_scales[first + column];
+    if (bias != nullptr) header[kRowGemmColumns + column] = bias[first + column];
+  }
+  std::memcpy(panel, sums, sizeof(sums));
+  std::memcpy(panel + sizeof(sums), header, sizeof(header));
 }
 
 void pack_panel(const GraphValue& filter, const float* bias, size_t first, Nibbles nibbles,

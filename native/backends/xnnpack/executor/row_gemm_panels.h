@@ -56,7 +56,8 @@ enum class Nibbles : uint8_t { kUnsigned, kSigned };
 //
 // Of qcint4 and qcint8: of each column the sum of its weights, its scale and its bias; then the
 // weights, eight of each column after the other: nibbles, or bytes, the four with even indices of
-// all columns first. Weights behind the last one are zero.
+// all columns first. Weights behind the last one are zero. (With AVX2, 16 columns after the other,
+// two bytes of each.)
 //
 // Columns that there are not have scales of zero.
 inline constexpr size_t kBlocksHeader = 2 * kRowGemmColumns * sizeof(float);
@@ -70,8 +71,12 @@ size_t panel_bytes(const GraphValue& filter);
 void pack_panel(const GraphValue& filter, const float* bias, size_t first, Nibbles nibbles,
                 float factor, std::byte* panel);
 
+// Of qcint4 and qcint8: what is before the weights. `sums`: of the columns' weights.
+void pack_channels_header(const GraphValue& filter, const float* bias, size_t first,
+                          const int32_t (&sums)[kRowGemmColumns], std::byte* panel);
+
 #ifdef EDGEWISE_HAS_ROW_GEMM_X86
-const RowGemmKernels* row_gemm_kernels_avx2();
+const RowGemmKernels* row_gemm_kernels_avx2(DataType weights);
 #endif
 
 }  // namespace edgewise::xnnpack

@@ -70,10 +70,10 @@ constexpr RowGemmKernels kKernels = {.name = "avx512vnni",
 }  // namespace
 }  // namespace vnni
 
-const RowGemmKernels* row_gemm_kernels() {
+const RowGemmKernels* row_gemm_kernels(DataType weights) {
   if (cpu_level().extra == CpuLevel::kVnni) return &vnni::kKernels;
   const bool is_avx2 = cpu_level().target == HWY_AVX2;
-  return is_avx2 && !has_avx_vnni() ? row_gemm_kernels_avx2() : nullptr;
+  return is_avx2 && !has_avx_vnni() ? row_gemm_kernels_avx2(weights) : nullptr;
 }
 
 }  // namespace edgewise::xnnpack

@@ -1,0 +1,47 @@
+// Products of floats with weights of 4 or 8 bits: what the step that runs them asks of a CPU's
+// kernels. Weights become floats on the way, so that they take no more memory than in the file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace edgewise::xnnpack {
+
+// Columns of weights: for each block of rows their scales; then row by row the weights, bytes with
+// a sign, or of two rows together nibbles, the first row's being the low one, that stand for nibble
+// - 8. There are FloatKernels::columns.
+struct WeightOnlyPanel {
+  size_t depth = 0;
+  size_t block = 0;  // rows that have the same scales: of nibbles an even number
+  bool has_nibbles = false;
+  bool has_short_scales = false;  // bfloat16, else floats
+  const std::byte* scales = nullptr;
+  const std::byte* weights = nullptr;
+};
+
+// Some rows of floats times a panel.
+struct WeightOnlyTile {
+  size_t rows = 0;  // WeightOnlyKernels::kFewRows at most
+  const float* a = nullptr;
+  size_t a_stride = 0;
+  size_t columns = 0;               // that are written
+  const float* bias = nullptr;      // of the panel's columns
+  const float* residual = nullptr;  // null: none; laid out as `c`
+  float* c = nullptr;
+  size_t c_stride = 0;
+  float min = 0, max = 0;
+};
+
+struct WeightOnlyKernels {
+  // Of more rows, it takes less time to write the panel's floats and multiply these.
+  static constexpr size_t kFewRows = 4;
+
+  // Weights of `count` rows from `first` on, both even if they are nibbles, times their scales.
+  void (*dequantize)(const WeightOnlyPanel& panel, size_t first, size_t count, float* to);
+  void (*multiply)(const WeightOnlyPanel& panel, const WeightOnlyTile& tile);
+};
+
+// Those that go with float_kernels(); null if there are none.
+const WeightOnlyKernels* weight_only_kernels();
+
+}  // namespace edgewise::xnnpack
