@@ -62,12 +62,12 @@ HWY_INLINE void add_steps(size_t steps, const std::byte* (&a)[kBases], size_t a_
     for (size_t i = 0; i < kTileRows; ++i) {
       int32_t two;
       std::memcpy(&two, a[i / kRowsOfBase] + i % kRowsOfBase * a_stride, sizeof(two));
-      const auto x = hn::BitCast(kWords, hn::Set(kSums, two));
+      auto x = hn::BitCast(kWords, hn::Set(kSums, two));
+      // One row after the other, or GCC begins with all at once, and spills what waits.
+      __asm__ volatile("" : "+x"(x.raw));
 #pragma GCC unroll 2
       for (size_t j = 0; j < kVectors; ++j) {
         sum[i][j] = hn::Add(sum[i][j], hn::WidenMulPairwiseAdd(kSums, x, b[j]));
-        // Or GCC begins with all rows at once, and spills what waits.
-        __asm__("" : "+x"(sum[i][j].raw));
       }
     }
 #pragma GCC unroll 2

@@ -272,22 +272,32 @@ void multiply_blocks(const RowGemmTile& tile, const Part& part, size_t rows, siz
   store(tile, part, rows, column, header + kRowGemmColumns, total);
 }
 
-// From sums to results, of weights that have one scale.
+// Of weights that have one scale: sums begin with what rows' zero points make of the columns' sums.
+template <size_t kTileRows, size_t kWidth>
+HWY_INLINE void start_channels(const RowGemmTile& tile, const Part& part, size_t column,
+                               Sums (&sum)[kTileRows][kWidth]) {
+  const auto* of_weights = reinterpret_cast<const int32_t*>(tile.panel) + column;
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kTileRows; ++i) {
+    const Sums zero = hn::Set(kSums, -part.row[i].zero_point);
+#pragma GCC unroll 4
+    for (size_t j = 0; j < kWidth; ++j) {
+      sum[i][j] = hn::Mul(zero, hn::LoadU(kSums, of_weights + j * kLanes));
+    }
+  }
+}
+
 template <size_t kTileRows, size_t kWidth>
 HWY_INLINE void store_channels(const RowGemmTile& tile, const Part& part, size_t rows,
                                size_t column, const Sums (&sum)[kTileRows][kWidth]) {
-  const auto* of_weights = reinterpret_cast<const int32_t*>(tile.panel);
   const auto* header = reinterpret_cast<const float*>(tile.panel) + kRowGemmColumns;
   Floats total[kTileRows][kWidth];
 #pragma GCC unroll 4
   for (size_t j = 0; j < kWidth; ++j) {
-    const Sums weights = hn::LoadU(kSums, of_weights + column + j * kLanes);
     const Floats scale = hn::LoadU(kFloats, header + column + j * kLanes);
 #pragma GCC unroll 8
     for (size_t i = 0; i < kTileRows; ++i) {
-      const Sums zero = hn::Set(kSums, -part.row[i].zero_point);
-      const Sums all = hn::Add(sum[i][j], hn::Mul(zero, weights));
-      total[i][j] = hn::Mul(hn::ConvertTo(kFloats, all), scale);
+      total[i][j] = hn::Mul(hn::ConvertTo(kFloats, sum[i][j]), scale);
     }
   }
   store(tile, part, rows, column, header + kRowGemmColumns, total);
@@ -296,7 +306,7 @@ HWY_INLINE void store_channels(const RowGemmTile& tile, const Part& part, size_t
 template <size_t kTileRows, size_t kWidth, Prefetch kPrefetch = Prefetch::kNot>
 void multiply_channels(const RowGemmTile& tile, const Part& part, size_t rows, size_t column) {
   Sums sum[kTileRows][kWidth];
-  clear(hn::Zero(kSums), sum);
+  start_channels(tile, part, column, sum);
   Tile<kTileRows, kWidth, kPrefetch> at = {
       part.a, part.stride, tile.panel + kChannelsHeader + column * sizeof(uint32_t)};
   at.add_all(tile.depth, sum);
@@ -394,7 +404,7 @@ void quantize(const float* x, size_t rows, size_t depth, size_t row, std::byte* 
 template <size_t kTileRows, Prefetch kPrefetch = Prefetch::kNot>
 void multiply_tile(const RowGemmTile& tile, const Part& part, size_t column) {
   Sums sum[kTileRows][int8_products::kVectors];
-  clear(hn::Zero(kSums), sum);
+  start_channels(tile, part, column, sum);
   const std::byte* a[int8_products::kBasesOf<kTileRows>];
   int8_products::set_bases(part.a, part.stride, a);
   size_t steps = steps_of(tile.depth);
