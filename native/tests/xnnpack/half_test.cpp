@@ -115,9 +115,10 @@ void pooling(Maker& m) {
   table.output_id = out;
   m.b.node(type, table);
 }
+template <uint32_t kRows, uint32_t kDepth, uint32_t kColumns>
 void fully_connected(Maker& m) {
-  const uint32_t x = m.in({3, 12}), w = m.constant({5, 12}), bias = m.constant({5});
-  const uint32_t out = m.out({3, 5});
+  const uint32_t x = m.in({kRows, kDepth}), w = m.constant({kColumns, kDepth});
+  const uint32_t bias = m.constant({kColumns}), out = m.out({kRows, kColumns});
   m.b.linear(x, w, bias, out);
 }
 void batch_product(Maker& m) {
@@ -232,7 +233,9 @@ constexpr Case kCases[] = {
     {"Maximum", binary<Node::XNNMaximum>},
     {"Prelu", binary<Node::XNNPReLU>},
     {"BoundedAdd", bounded},
-    {"FullyConnected", fully_connected},
+    {"FullyConnected", fully_connected<3, 12, 5>},
+    {"FullyConnectedOfARow", fully_connected<1, 101, 70>},
+    {"FullyConnectedOfManyRows", fully_connected<13, 1101, 33>},
     {"BatchProduct", batch_product},
     {"Conv2d", convolution<Node::XNNConv2d>},
     {"DepthwiseConv2d", convolution<Node::XNNDepthwiseConv2d>},

@@ -22,10 +22,11 @@ DataType stored_type(const GraphValue& filter) {
   return filter.is_converted() ? filter.stored : filter.type;
 }
 
-bool is_nibbles(DataType type) { return type == DataType::kQcint4 || type == DataType::kQbint4; }
-
-// Weights of a column: `depth` numbers, of nibbles two in each byte.
-size_t column_bytes(DataType type, size_t depth) { return is_nibbles(type) ? depth / 2 : depth; }
+WeightForm form_of(DataType type) {
+  if (type == DataType::kFp16) return WeightForm::kHalves;
+  return type == DataType::kQcint4 || type == DataType::kQbint4 ? WeightForm::kNibbles
+                                                                : WeightForm::kBytes;
+}
 
 struct Packing {
   const GraphValue& filter;
@@ -34,6 +35,7 @@ struct Packing {
   size_t scale_bytes;
 
   void scales(size_t first, size_t count, std::byte* to) const {
+    if (scale_bytes == 0) return;
     const size_t blocks = divide_up(form.depth, form.block);
     for (size_t block = 0; block < blocks; ++block) {
       for (size_t j = 0; j < count; ++j) {
@@ -47,15 +49,25 @@ struct Packing {
     }
   }
 
-  // Both are bytes, one after the other in a column of the filter, `columns` apart in the panel.
+  // Numbers, or pairs of nibbles, that follow each other in a column of the filter are `columns`
+  // apart in the panel.
   void weights(size_t first, size_t count, std::byte* to) const {
-    const size_t bytes = form.has_nibbles ? form.depth / 2 : form.depth;
-    const std::byte* from = filter.data.bytes.data() + first * bytes;
+    if (form.form == WeightForm::kHalves) return transpose<uint16_t>(first, count, form.depth, to);
+    const bool is_pairs = form.form == WeightForm::kNibbles;
+    transpose<uint8_t>(first, count, is_pairs ? form.depth / 2 : form.depth, to);
+  }
+
+  template <typename Number>
+  void transpose(size_t first, size_t count, size_t numbers, std::byte* to) const {
+    constexpr size_t kSize = sizeof(Number);
+    const std::byte* from = filter.data.bytes.data() + first * numbers * kSize;
     constexpr size_t kAtOnce = 64;  // so that lines of the panel are written while they are cached
-    for (size_t start = 0; start < bytes; start += kAtOnce) {
-      const size_t end = std::min(start + kAtOnce, bytes);
+    for (size_t start = 0; start < numbers; start += kAtOnce) {
+      const size_t end = std::min(start + kAtOnce, numbers);
       for (size_t j = 0; j < count; ++j) {
-        for (size_t i = start; i < end; ++i) to[i * columns + j] = from[j * bytes + i];
+        for (size_t i = start; i < end; ++i) {
+          std::memcpy(to + (i * columns + j) * kSize, from + (j * numbers + i) * kSize, kSize);
+        }
       }
     }
   }
@@ -69,8 +81,9 @@ const char* weight_only_rule(const Graph& graph, const LinearNodes& nodes,
   const GraphValue& filter = graph.values[nodes.filter];
   const DataType type = stored_type(filter);
   const bool is_channels = type == DataType::kQcint8 || type == DataType::kQcint4;
-  if (!is_channels && type != DataType::kQbint4 && type != DataType::kQbint8) {
-    return "weights of 4 or 8 bits";
+  const bool is_half = filter.is_converted() && type == DataType::kFp16;
+  if (!is_channels && !is_half && type != DataType::kQbint4 && type != DataType::kQbint8) {
+    return "weights of 4, 8 or 16 bits";
   }
   const char* const rule =
       "a fully connected node with constant weights, of 4 bits in even numbers";
@@ -78,8 +91,9 @@ const char* weight_only_rule(const Graph& graph, const LinearNodes& nodes,
       weight_only_kernels() == nullptr || (is_channels && filter.channel_dim != 0)) {
     return rule;
   }
-  if (is_nibbles(type) && (filter.shape[1] % 2 != 0 || filter.zero_point != 8 ||
-                           (!is_channels && filter.block_size % 2 != 0))) {
+  if (form_of(type) == WeightForm::kNibbles &&
+      (filter.shape[1] % 2 != 0 || filter.zero_point != 8 ||
+       (!is_channels && filter.block_size % 2 != 0))) {
     return rule;
   }
   if (nodes.bias != kNone && (!graph.values[nodes.bias].is_constant() ||
@@ -104,11 +118,13 @@ FusedWeightOnly::FusedWeightOnly(const Graph& graph, const LinearNodes& nodes,
   columns_ = filter.shape[0];
   form_.depth = filter.shape[1];
   form_.block = filter.block_size == 0 ? form_.depth : filter.block_size;
-  form_.has_nibbles = is_nibbles(type);
+  form_.form = form_of(type);
   form_.has_short_scales = type == DataType::kQbint4;
-  scale_bytes_ = divide_up(form_.depth, form_.block) * kernels.columns *
-                 (form_.has_short_scales ? sizeof(uint16_t) : sizeof(float));
-  panel_bytes_ = scale_bytes_ + column_bytes(type, form_.depth) * kernels.columns;
+  if (form_.form != WeightForm::kHalves) {
+    scale_bytes_ = divide_up(form_.depth, form_.block) * kernels.columns *
+                   (form_.has_short_scales ? sizeof(uint16_t) : sizeof(float));
+  }
+  panel_bytes_ = scale_bytes_ + form_.depth * bits_of(type) / 8 * kernels.columns;
 }
 
 Result<std::unique_ptr<Step>> FusedWeightOnly::make(const Graph& graph, const LinearNodes& nodes,
@@ -149,8 +165,9 @@ size_t FusedWeightOnly::panels() const { return divide_up(columns_, kernels_.col
 
 WeightOnlyPanel FusedWeightOnly::panel_at(size_t panel) const {
   WeightOnlyPanel result = form_;
-  result.scales = reinterpret_cast<const std::byte*>(weights_.data()) + panel * panel_bytes_;
-  result.weights = result.scales + scale_bytes_;
+  const auto* start = reinterpret_cast<const std::byte*>(weights_.data()) + panel * panel_bytes_;
+  if (scale_bytes_ > 0) result.scales = start;
+  result.weights = start + scale_bytes_;
   return result;
 }
 

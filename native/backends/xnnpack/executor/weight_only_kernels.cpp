@@ -7,6 +7,7 @@
 #define HWY_TARGET_INCLUDE "backends/xnnpack/executor/weight_only_kernels.cpp"
 #include "core/simd_foreach.h"
 // Needs the target.
+#include "core/simd_half-inl.h"
 #include "core/simd_math-inl.h"
 #include "hwy/highway.h"
 
@@ -30,14 +31,27 @@ constexpr size_t kLanes = hn::MaxLanes(kFloats);
 constexpr size_t kVectors = HWY_ARCH_ARM_A64 ? 4 : 2;
 constexpr size_t kColumns = kVectors * kLanes;
 
-HWY_INLINE Floats byte_at(const std::byte* from) {
+struct TwoRows {
+  Floats first, second;
+};
+
+constexpr size_t bytes_of(WeightForm form) { return form == WeightForm::kHalves ? 2 : 1; }
+
+// One weight of each column of a vector; of nibbles those of the first of two rows.
+template <WeightForm kForm>
+HWY_INLINE Floats row_at(const std::byte* from);
+
+template <>
+HWY_INLINE Floats row_at<WeightForm::kBytes>(const std::byte* from) {
   const auto bytes = hn::LoadU(kBytes, reinterpret_cast<const int8_t*>(from));
   return hn::ConvertTo(kFloats, hn::PromoteTo(kInts, bytes));
 }
 
-struct TwoRows {
-  Floats first, second;
-};
+template <>
+HWY_INLINE Floats row_at<WeightForm::kHalves>(const std::byte* from) {
+  return simd::HWY_NAMESPACE::from_float16(
+      kFloats, hn::LoadU(kHalves, reinterpret_cast<const uint16_t*>(from)));
+}
 
 HWY_INLINE TwoRows nibbles_at(const std::byte* from) {
   const auto pairs =
@@ -47,11 +61,30 @@ HWY_INLINE TwoRows nibbles_at(const std::byte* from) {
           hn::ConvertTo(kFloats, hn::Sub(hn::ShiftRight<4>(pairs), zero))};
 }
 
+template <>
+HWY_INLINE Floats row_at<WeightForm::kNibbles>(const std::byte* from) {
+  return nibbles_at(from).first;
+}
+
+// Of two rows, `j` vectors from a panel's first column.
+template <WeightForm kForm>
+HWY_INLINE TwoRows two_rows_at(const std::byte* from, size_t j) {
+  if constexpr (kForm == WeightForm::kNibbles) return nibbles_at(from + j * kLanes);
+  const std::byte* at = from + j * kLanes * bytes_of(kForm);
+  return {row_at<kForm>(at), row_at<kForm>(at + kColumns * bytes_of(kForm))};
+}
+
+template <WeightForm kForm>
+constexpr size_t kTwoRowsBytes =
+    (kForm == WeightForm::kNibbles ? 1 : 2) * kColumns* bytes_of(kForm);
+
 HWY_INLINE void load_scales(const WeightOnlyPanel& panel, size_t block, Floats (&scale)[kVectors]) {
 #pragma GCC unroll 4
   for (size_t j = 0; j < kVectors; ++j) {
     const size_t at = block * kColumns + j * kLanes;
-    if (panel.has_short_scales) {
+    if (panel.scales == nullptr) {
+      scale[j] = hn::Set(kFloats, 1);
+    } else if (panel.has_short_scales) {
       const auto* from = reinterpret_cast<const uint16_t*>(panel.scales) + at;
       const auto bits = hn::PromoteTo(kBits, hn::LoadU(kHalves, from));
       scale[j] = hn::BitCast(kFloats, hn::ShiftLeft<16>(bits));
@@ -61,31 +94,42 @@ HWY_INLINE void load_scales(const WeightOnlyPanel& panel, size_t block, Floats (
   }
 }
 
-void dequantize(const WeightOnlyPanel& panel, size_t first, size_t count, float* to) {
+template <WeightForm kForm>
+void dequantize_form(const WeightOnlyPanel& panel, size_t first, size_t count, float* to) {
+  const std::byte* from = panel.weights + first * kTwoRowsBytes<kForm> / 2;
   for (const size_t end = first + count; first < end;) {
     Floats scale[kVectors];
     load_scales(panel, first / panel.block, scale);
     const size_t of_block = first - first % panel.block + panel.block;
     const size_t stop = of_block < end ? of_block : end;
-    if (panel.has_nibbles) {
-      for (; first < stop; first += 2, to += 2 * kColumns) {
-        const std::byte* from = panel.weights + first / 2 * kColumns;
-#pragma GCC unroll 4
-        for (size_t j = 0; j < kVectors; ++j) {
-          const TwoRows rows = nibbles_at(from + j * kLanes);
-          hn::StoreU(hn::Mul(rows.first, scale[j]), kFloats, to + j * kLanes);
-          hn::StoreU(hn::Mul(rows.second, scale[j]), kFloats, to + kColumns + j * kLanes);
-        }
-      }
-      continue;
-    }
-    for (; first < stop; ++first, to += kColumns) {
-      const std::byte* from = panel.weights + first * kColumns;
+    for (; first + 2 <= stop; first += 2, from += kTwoRowsBytes<kForm>, to += 2 * kColumns) {
 #pragma GCC unroll 4
       for (size_t j = 0; j < kVectors; ++j) {
-        hn::StoreU(hn::Mul(byte_at(from + j * kLanes), scale[j]), kFloats, to + j * kLanes);
+        const TwoRows rows = two_rows_at<kForm>(from, j);
+        hn::StoreU(hn::Mul(rows.first, scale[j]), kFloats, to + j * kLanes);
+        hn::StoreU(hn::Mul(rows.second, scale[j]), kFloats, to + kColumns + j * kLanes);
       }
     }
+    if (first == stop) continue;
+#pragma GCC unroll 4
+    for (size_t j = 0; j < kVectors; ++j) {
+      const Floats row = row_at<kForm>(from + j * kLanes * bytes_of(kForm));
+      hn::StoreU(hn::Mul(row, scale[j]), kFloats, to + j * kLanes);
+    }
+    ++first;
+    from += kColumns * bytes_of(kForm);
+    to += kColumns;
+  }
+}
+
+void dequantize(const WeightOnlyPanel& panel, size_t first, size_t count, float* to) {
+  switch (panel.form) {
+    case WeightForm::kBytes:
+      return dequantize_form<WeightForm::kBytes>(panel, first, count, to);
+    case WeightForm::kNibbles:
+      return dequantize_form<WeightForm::kNibbles>(panel, first, count, to);
+    case WeightForm::kHalves:
+      return dequantize_form<WeightForm::kHalves>(panel, first, count, to);
   }
 }
 
@@ -106,7 +150,7 @@ HWY_INLINE void add_row(const Floats (&weights)[kVectors], const float* a, size_
 }
 
 // The weights of the block's rows are added, without their scale; `from` moves past them.
-template <size_t kRows, bool kHasNibbles>
+template <size_t kRows, WeightForm kForm>
 HWY_INLINE void add_block(size_t count, const std::byte*& from, const float* a, size_t a_stride,
                           Floats (&sum)[kSums<kRows>][kRows][kVectors]) {
   constexpr size_t kAhead = 2048;  // bytes from what is read
@@ -114,17 +158,12 @@ HWY_INLINE void add_block(size_t count, const std::byte*& from, const float* a, 
     Floats first[kVectors], second[kVectors];
 #pragma GCC unroll 4
     for (size_t j = 0; j < kVectors; ++j) {
-      if constexpr (kHasNibbles) {
-        const TwoRows rows = nibbles_at(from + j * kLanes);
-        first[j] = rows.first;
-        second[j] = rows.second;
-      } else {
-        first[j] = byte_at(from + j * kLanes);
-        second[j] = byte_at(from + kColumns + j * kLanes);
-      }
+      const TwoRows rows = two_rows_at<kForm>(from, j);
+      first[j] = rows.first;
+      second[j] = rows.second;
     }
     __builtin_prefetch(from + kAhead, 0, 3);
-    from += (kHasNibbles ? 1 : 2) * kColumns;
+    from += kTwoRowsBytes<kForm>;
     add_row<kRows, 0>(first, a, a_stride, sum[0]);
     add_row<kRows, 1>(second, a, a_stride, sum[kSums<kRows> - 1]);
   }
@@ -132,13 +171,13 @@ HWY_INLINE void add_block(size_t count, const std::byte*& from, const float* a, 
   Floats last[kVectors];
 #pragma GCC unroll 4
   for (size_t j = 0; j < kVectors; ++j) {
-    last[j] = kHasNibbles ? nibbles_at(from + j * kLanes).first : byte_at(from + j * kLanes);
+    last[j] = row_at<kForm>(from + j * kLanes * bytes_of(kForm));
   }
-  from += kColumns;
+  from += kColumns * bytes_of(kForm);
   add_row<kRows, 0>(last, a, a_stride, sum[0]);
 }
 
-template <size_t kRows, bool kHasNibbles>
+template <size_t kRows, WeightForm kForm>
 void multiply_rows(const WeightOnlyPanel& panel, const WeightOnlyTile& tile) {
   Floats total[kRows][kVectors];
 #pragma GCC unroll 4
@@ -158,8 +197,8 @@ void multiply_rows(const WeightOnlyPanel& panel, const WeightOnlyTile& tile) {
       }
     }
     const size_t left = panel.depth - at;
-    add_block<kRows, kHasNibbles>(panel.block < left ? panel.block : left, weights, tile.a + at,
-                                  tile.a_stride, sum);
+    add_block<kRows, kForm>(panel.block < left ? panel.block : left, weights, tile.a + at,
+                            tile.a_stride, sum);
     Floats scale[kVectors];
     load_scales(panel, block, scale);
 #pragma GCC unroll 4
@@ -191,13 +230,21 @@ void multiply_rows(const WeightOnlyPanel& panel, const WeightOnlyTile& tile) {
 
 using Multiply = void (*)(const WeightOnlyPanel&, const WeightOnlyTile&);
 // [i] is for i + 1 rows.
-template <bool kHasNibbles>
+template <WeightForm kForm>
 constexpr Multiply kByRows[WeightOnlyKernels::kFewRows] = {
-    multiply_rows<1, kHasNibbles>, multiply_rows<2, kHasNibbles>, multiply_rows<3, kHasNibbles>,
-    multiply_rows<4, kHasNibbles>};
+    multiply_rows<1, kForm>, multiply_rows<2, kForm>, multiply_rows<3, kForm>,
+    multiply_rows<4, kForm>};
 
 void multiply(const WeightOnlyPanel& panel, const WeightOnlyTile& tile) {
-  (panel.has_nibbles ? kByRows<true> : kByRows<false>)[tile.rows - 1](panel, tile);
+  const size_t index = tile.rows - 1;
+  switch (panel.form) {
+    case WeightForm::kBytes:
+      return kByRows<WeightForm::kBytes>[index](panel, tile);
+    case WeightForm::kNibbles:
+      return kByRows<WeightForm::kNibbles>[index](panel, tile);
+    case WeightForm::kHalves:
+      return kByRows<WeightForm::kHalves>[index](panel, tile);
+  }
 }
 
 constexpr WeightOnlyKernels kKernels = {.dequantize = dequantize, .multiply = multiply};

@@ -1,4 +1,4 @@
-// Products of floats with weights of 4 or 8 bits: what the step that runs them asks of a CPU's
+// Products of floats with weights of 4, 8 or 16 bits: what the step that runs them asks of a CPU's
 // kernels. Weights become floats on the way, so that they take no more memory than in the file.
 #pragma once
 
@@ -7,15 +7,20 @@
 
 namespace edgewise::xnnpack {
 
-// Columns of weights: for each block of rows their scales; then row by row the weights, bytes with
-// a sign, or of two rows together nibbles, the first row's being the low one, that stand for nibble
-// - 8. There are FloatKernels::columns.
+enum class WeightForm : uint8_t {
+  kBytes,    // with a sign
+  kNibbles,  // that stand for nibble - 8
+  kHalves,   // float16
+};
+
+// FloatKernels::columns columns of weights, row by row; of nibbles two rows together, the first
+// one's being the low ones. For each block of rows there is a scale of each column.
 struct WeightOnlyPanel {
+  WeightForm form = WeightForm::kBytes;
   size_t depth = 0;
-  size_t block = 0;  // rows that have the same scales: of nibbles an even number
-  bool has_nibbles = false;
-  bool has_short_scales = false;  // bfloat16, else floats
-  const std::byte* scales = nullptr;
+  size_t block = 0;                   // rows that have the same scales: of nibbles an even number
+  bool has_short_scales = false;      // bfloat16, else floats
+  const std::byte* scales = nullptr;  // null: all are 1
   const std::byte* weights = nullptr;
 };
 
@@ -36,7 +41,7 @@ struct WeightOnlyKernels {
   // Of more rows, it takes less time to write the panel's floats and multiply these.
   static constexpr size_t kFewRows = 4;
 
-  // Weights of `count` rows from `first` on, both even if they are nibbles, times their scales.
+  // Weights of `count` rows from `first` on, even ones if they are nibbles, times their scales.
   void (*dequantize)(const WeightOnlyPanel& panel, size_t first, size_t count, float* to);
   void (*multiply)(const WeightOnlyPanel& panel, const WeightOnlyTile& tile);
 };
