@@ -1,8 +1,8 @@
 """Products in floating point whose weights are integers in the file.
 
 XNNPACK's kernels for that are those of linear layers in float32 with a scale for each output
-channel. For all others this project's runtime expands the weights to float32 when it packs
-them: the file is small, and the speed that of floating point. ExecuTorch's runtime refuses
+channel. All others this project's runtime multiplies itself: weights of linear layers become
+float32 on the way, those of convolutions when the file is loaded. ExecuTorch's runtime refuses
 such a payload, so the delegation report says of each such node that it runs here only.
 """
 
@@ -23,8 +23,8 @@ from edgewise.edge.graph import fake
 aten = torch.ops.aten
 
 EXPANDED = (
-    "on this runtime only: weights stay integers in the file and are expanded to float32 when "
-    "it is loaded"
+    "on this runtime only: weights stay integers in the file and become float32 when the runtime "
+    "loads or reads them"
 )
 """The note in the report."""
 
@@ -50,7 +50,7 @@ _CONVOLUTION = aten.convolution.default
 
 
 def is_expanded(node: Node, constants: QuantizedConstants) -> bool:
-    """Whether the node's weights are expanded when the file is loaded."""
+    """Whether only this runtime has kernels for the node's weights."""
     if node.target not in (_LINEAR, _CONVOLUTION):
         return False
     weight = node.args[1]
