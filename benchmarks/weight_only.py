@@ -145,8 +145,8 @@ def measure(
                 input=str(files["ours"].with_suffix(".npy")),
                 threads=options.threads,
             )
-            first = worker.ask(runs=1)["ms"]
-            results[name] = {"MB": answer["MB"], "runs": max(1, int(60 / first)), "ms": []}
+            first = min(worker.ask(runs=1)["ms"] for _ in range(3))
+            results[name] = {"MB": answer["MB"], "runs": max(2, int(120 / first)), "ms": []}
         for _ in range(options.rounds):
             for name, worker in workers.items():
                 results[name]["ms"].append(worker.ask(runs=results[name]["runs"])["ms"])
