@@ -659,8 +659,10 @@ void transpose(const float* from, size_t from_stride, size_t rows, size_t column
 
 }  // namespace
 
+const WeightOnlyKernels* weight_only_kernels_of_target();
+
 const FloatKernels* kernels_of_target() {
-  static constexpr FloatKernels kKernels = {
+  static const FloatKernels kKernels = {
       .name = kName,
       .gemm_pays = kHasWideVectors || kIsAvx2 || kIsNeon,
       .depthwise_pays = kHasWideVectors || kIsAvx2 || kIsNeon,
@@ -675,7 +677,8 @@ const FloatKernels* kernels_of_target() {
       .depthwise = depthwise,
       .hardswish = hardswish,
       .exponentials = exponentials,
-      .transpose = transpose};
+      .transpose = transpose,
+      .weight_only = weight_only_kernels_of_target()};
   return &kKernels;
 }
 #else

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "backends/xnnpack/executor/weight_only_kernels.h"
+
 namespace edgewise::xnnpack {
 
 // Winograd's F(out x out, 3x3): `out` x `out` results from tiles of `in` x `in` pixels.
@@ -109,6 +111,7 @@ struct FloatKernels {
   // to[i][j] = from[j][i] for i < columns, j < rows.
   void (*transpose)(const float* from, size_t from_stride, size_t rows, size_t columns, float* to,
                     size_t to_stride);
+  const WeightOnlyKernels* weight_only;
 };
 
 // As they are used on cores that run in order.

@@ -75,20 +75,30 @@ struct Packing {
 
 }  // namespace
 
+bool has_narrow_weights(const GraphValue& filter) {
+  switch (stored_type(filter)) {
+    case DataType::kQcint8:
+    case DataType::kQcint4:
+    case DataType::kQbint8:
+    case DataType::kQbint4:
+      return true;
+    case DataType::kFp16:
+      return filter.is_converted();
+    default:
+      return false;
+  }
+}
+
 const char* weight_only_rule(const Graph& graph, const LinearNodes& nodes,
                              const FloatKernels& kernels) {
   const GraphNode& node = graph.nodes[nodes.nodes[0]];
   const GraphValue& filter = graph.values[nodes.filter];
   const DataType type = stored_type(filter);
   const bool is_channels = type == DataType::kQcint8 || type == DataType::kQcint4;
-  const bool is_half = filter.is_converted() && type == DataType::kFp16;
-  if (!is_channels && !is_half && type != DataType::kQbint4 && type != DataType::kQbint8) {
-    return "weights of 4, 8 or 16 bits";
-  }
   const char* const rule =
-      "a fully connected node with constant weights, of 4 bits in even numbers";
-  if (node.kind != NodeKind::kFullyConnected || node.flags != 0 || !filter.is_constant() ||
-      weight_only_kernels() == nullptr || (is_channels && filter.channel_dim != 0)) {
+      "constant weights [N, K] and bias, of 4 bits even numbers for each result";
+  if (node.flags != 0 || !filter.is_constant() || filter.shape.rank != 2 ||
+      filter.shape.elements() == 0 || (is_channels && filter.channel_dim != 0)) {
     return rule;
   }
   if (form_of(type) == WeightForm::kNibbles &&
@@ -112,7 +122,7 @@ FusedWeightOnly::FusedWeightOnly(const Graph& graph, const LinearNodes& nodes,
     : FusedKernel("weight-only GEMM", kernels, state, {nodes.input, nodes.residual},
                   {nodes.output}),
       nodes_(nodes),
-      weight_only_(*weight_only_kernels()) {
+      weight_only_(*kernels.weight_only) {
   const GraphValue& filter = graph.values[nodes.filter];
   const DataType type = stored_type(filter);
   columns_ = filter.shape[0];

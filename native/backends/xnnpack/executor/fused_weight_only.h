@@ -1,5 +1,5 @@
-// Fully connected nodes of floats whose weights have 4 or 8 bits, with what follows them. The
-// weights stay integers: they become floats on the way.
+// Fully connected nodes of floats whose weights have 4, 8 or 16 bits, with what follows them. The
+// weights stay what they are: they become floats on the way.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,10 @@
 
 namespace edgewise::xnnpack {
 
-// Null if such a kernel can run `nodes`, and is faster than XNNPACK or takes less memory; else what
-// it asks for. `nodes` is of weights of any kind.
+// Whether `filter` is of integers, or of float16 that would be converted.
+bool has_narrow_weights(const GraphValue& filter);
+// Null if such a kernel can run `nodes`, whose weights are narrow, and is faster than XNNPACK or
+// takes less memory; else what it asks for.
 const char* weight_only_rule(const Graph& graph, const LinearNodes& nodes,
                              const FloatKernels& kernels);
 

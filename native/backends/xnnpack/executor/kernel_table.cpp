@@ -106,6 +106,7 @@ Found linear(const Choosing& c, size_t i, const char** rule, Rule rule_of) {
 }
 
 Found weight_only(const Choosing& c, size_t i, const char** rule) {
+  if (!has_narrow_weights(c.graph.values[c.node(i).inputs[1]])) return {};
   const auto nodes = linear_nodes_of_any(c.graph, c.shapes, c.readers, c.is_taken, i);
   if (!nodes || (*rule = weight_only_rule(c.graph, *nodes, c.floats)) != nullptr) return {};
   return Fusion{nodes->nodes,

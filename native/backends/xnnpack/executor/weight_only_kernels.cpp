@@ -1,7 +1,5 @@
 #include "backends/xnnpack/executor/weight_only_kernels.h"
 
-#include "core/cpu_level.h"
-
 #define EDGEWISE_TARGETS_WITHOUT HWY_SSE4
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/xnnpack/executor/weight_only_kernels.cpp"
@@ -251,27 +249,10 @@ constexpr WeightOnlyKernels kKernels = {.dequantize = dequantize, .multiply = mu
 
 }  // namespace
 
+// float_kernels.cpp asks for it.
 const WeightOnlyKernels* weight_only_kernels_of_target() { return &kKernels; }
-#else
-const WeightOnlyKernels* weight_only_kernels_of_target() { return nullptr; }
 #endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace edgewise::xnnpack
 HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace edgewise::xnnpack {
-namespace {
-
-HWY_EXPORT(weight_only_kernels_of_target);
-
-}  // namespace
-
-const WeightOnlyKernels* weight_only_kernels() {
-  cpu_level();  // lets EDGEWISE_CPU limit the choice
-  return HWY_DYNAMIC_DISPATCH(weight_only_kernels_of_target)();
-}
-
-}  // namespace edgewise::xnnpack
-#endif

@@ -46,7 +46,4 @@ struct WeightOnlyKernels {
   void (*multiply)(const WeightOnlyPanel& panel, const WeightOnlyTile& tile);
 };
 
-// Those that go with float_kernels(); null if there are none.
-const WeightOnlyKernels* weight_only_kernels();
-
 }  // namespace edgewise::xnnpack
