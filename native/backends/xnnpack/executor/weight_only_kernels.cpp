@@ -175,6 +175,21 @@ HWY_INLINE void add_block(size_t count, const std::byte*& from, const float* a, 
   add_row<kRows, 0>(last, a, a_stride, sum[0]);
 }
 
+// Sums of rows, which lie one after the other, become results: one function for all that make them.
+HWY_NOINLINE void store_results(const WeightOnlyTile& tile, const float* sums) {
+  const Floats min = hn::Set(kFloats, tile.min), max = hn::Set(kFloats, tile.max);
+  for (size_t i = 0; i < tile.rows; ++i, sums += kColumns) {
+    for (size_t first = 0; first < tile.columns; first += kLanes) {
+      const size_t count = tile.columns - first, at = i * tile.c_stride + first;
+      Floats x = hn::LoadU(kFloats, sums + first);
+      if (tile.residual != nullptr) {
+        x = hn::Add(x, hn::LoadN(kFloats, tile.residual + at, count));
+      }
+      hn::StoreN(clamp(x, min, max), kFloats, tile.c + at, count);
+    }
+  }
+}
+
 template <size_t kRows, WeightForm kForm>
 void multiply_rows(const WeightOnlyPanel& panel, const WeightOnlyTile& tile) {
   Floats total[kRows][kVectors];
@@ -209,21 +224,15 @@ void multiply_rows(const WeightOnlyPanel& panel, const WeightOnlyTile& tile) {
       }
     }
   }
-  const Floats min = hn::Set(kFloats, tile.min), max = hn::Set(kFloats, tile.max);
+  float sums[kRows * kColumns];
 #pragma GCC unroll 4
   for (size_t i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
     for (size_t j = 0; j < kVectors; ++j) {
-      const size_t first = j * kLanes;
-      if (first >= tile.columns) break;
-      const size_t count = tile.columns - first, at = i * tile.c_stride + first;
-      Floats x = total[i][j];
-      if (tile.residual != nullptr) {
-        x = hn::Add(x, hn::LoadN(kFloats, tile.residual + at, count));
-      }
-      hn::StoreN(clamp(x, min, max), kFloats, tile.c + at, count);
+      hn::StoreU(total[i][j], kFloats, sums + i * kColumns + j * kLanes);
     }
   }
+  store_results(tile, sums);
 }
 
 using Multiply = void (*)(const WeightOnlyPanel&, const WeightOnlyTile&);
