@@ -1,5 +1,5 @@
 // Dequantized when a program is loaded: integer weights of matrix products that XNNPACK computes
-// only with fp32 weights.
+// only with fp32 weights, unless a kernel of ours reads them as they are stored.
 #pragma once
 
 #include "backends/xnnpack/graph.h"
