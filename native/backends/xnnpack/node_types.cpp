@@ -140,8 +140,8 @@ Status Checker::check_filtered() const {
   if ((in(1).type == T::kQbint4 || in(1).type == T::kQbint8) && is_transposed) {
     return refuse("weights in blocks must not be transposed");
   }
-  if (in(1).type == T::kQbint4 && in(1).shape.last() / in(1).block_size % 2 != 0 &&
-      !takes_odd_groups()) {
+  if (in(0).type == T::kQdint8 && in(1).type == T::kQbint4 &&
+      in(1).shape.last() / in(1).block_size % 2 != 0 && !takes_odd_groups()) {
     return refuse(
         "XNNPACK's kernels for x86 without AVX crash at an odd number of groups of 4-bit weights; "
         "try another size of groups, or 8-bit weights");

@@ -1,4 +1,5 @@
-// Floats times weights of 4 and 8 bits, which stay integers: against doubles.
+// Floats times weights of 4 and 8 bits, which stay integers, and XNNPACK's kernels for the same
+// file: against doubles.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -70,9 +71,8 @@ std::vector<std::byte> payload_of(const WeightOnlyCase& c, const Floats& bias) {
 }
 
 // Its only filter, as floats.
-Floats dequantized_filter(Graph* graph) {
-  const uint32_t filter = graph->nodes[0].inputs[1];
-  GraphValue twin = graph->values[filter];
+Floats dequantized_filter(const Graph& graph) {
+  GraphValue twin = graph.values[graph.nodes[0].inputs[1]];
   if (!twin.is_converted()) twin.stored = std::exchange(twin.type, DataType::kFp32);
   const auto block = dequantized(twin);
   const auto* floats = reinterpret_cast<const float*>(block->data());
@@ -96,9 +96,17 @@ TEST_P(WeightOnly, IsTheProduct) {
     EXPECT_EQ(choice.fusions[0].nodes.size(), graph->nodes.size());
     EXPECT_TRUE(choice.refused[0].empty()) << choice.refused[0][0].rule;
   }
-  const Floats weights = dequantized_filter(&*graph);
-  auto delegate = make_delegate(bytes, nullptr, nullptr, c.threads);
-  ASSERT_TRUE(delegate.ok()) << delegate.status().message();
+  const Floats weights = dequantized_filter(*graph);
+  // Where XNNPACK has kernels, files have biases divided by the weights' scales.
+  const GraphValue& filter = graph->values[graph->nodes[0].inputs[1]];
+  const auto bias_of = [&](size_t column) {
+    if (!c.has_bias) return 0.0;
+    return filter.is_converted() ? bias[column]
+                                 : double{bias[column]} * filter.channel_scales[column];
+  };
+  auto ours = make_delegate(bytes, nullptr, nullptr, c.threads);
+  auto xnnpacks = make_delegate(bytes, nullptr, nullptr, c.threads, false);
+  ASSERT_TRUE(ours.ok() && xnnpacks.ok()) << ours.status().message();
   for (const uint32_t rows : {1, 2, 3, 4, 5, 13, 40, 1}) {
     HostTensor x(ScalarType::kFloat, {rows, c.depth}),
         residual(ScalarType::kFloat, {rows, c.columns}), y(ScalarType::kFloat, {rows, c.columns});
@@ -109,21 +117,24 @@ TEST_P(WeightOnly, IsTheProduct) {
     std::vector<HostTensor*> all = {&x};
     if (c.has_residual) all.push_back(&residual);
     all.push_back(&y);
-    const Status status = run(**delegate, all);
-    ASSERT_TRUE(status.ok()) << status.message();
-    const Floats results = y.read<float>();
-    for (size_t i = 0; i < rows; ++i) {
-      for (size_t j = 0; j < c.columns; ++j) {
-        double sum = c.has_bias ? bias[j] : 0;
-        if (c.has_residual) sum += added[i * c.columns + j];
-        double most = std::abs(sum);
-        for (size_t k = 0; k < c.depth; ++k) {
-          const double product = double{a[i * c.depth + k]} * weights[j * c.depth + k];
-          sum += product;
-          most += std::abs(product);
+    for (const auto* delegate : {&ours, &xnnpacks}) {
+      const Status status = run(***delegate, all);
+      ASSERT_TRUE(status.ok()) << status.message();
+      const Floats results = y.read<float>();
+      for (size_t i = 0; i < rows; ++i) {
+        for (size_t j = 0; j < c.columns; ++j) {
+          double sum = bias_of(j);
+          if (c.has_residual) sum += added[i * c.columns + j];
+          double most = std::abs(sum);
+          for (size_t k = 0; k < c.depth; ++k) {
+            const double product = double{a[i * c.depth + k]} * weights[j * c.depth + k];
+            sum += product;
+            most += std::abs(product);
+          }
+          const double right = std::clamp<double>(sum, c.min, c.max);
+          ASSERT_NEAR(results[i * c.columns + j], right, 1e-6 * most)
+              << (delegate == &ours) << " " << rows << " " << i << " " << j;
         }
-        const double right = std::clamp<double>(sum, c.min, c.max);
-        ASSERT_NEAR(results[i * c.columns + j], right, 1e-6 * most) << rows << " " << i << " " << j;
       }
     }
   }

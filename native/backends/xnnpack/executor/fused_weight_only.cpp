@@ -163,7 +163,13 @@ Result<std::unique_ptr<Step>> FusedWeightOnly::make(const Graph& graph, const Li
         });
         float* end = packed + bytes / sizeof(float);
         std::fill_n(end, panels * columns, 0.0f);
-        if (bias != nullptr) std::copy_n(bias, all, end);
+        if (bias == nullptr) return;
+        // XNNPACK's kernels multiply biases by the weights' scales, so that files have them
+        // divided.
+        const bool is_divided = !filter.is_converted();
+        for (size_t j = 0; j < all; ++j) {
+          end[j] = is_divided ? bias[j] * filter.channel_scales[j] : bias[j];
+        }
       },
       FusedKernelWeights::Filter::kAsStored);
   if (!weights.ok()) return weights.status();
