@@ -131,9 +131,7 @@ def _resident() -> int:
     return int(fields[1]) * 4096
 
 
-def measure(
-    options: argparse.Namespace, files: dict[str, Path], rows: int
-) -> dict[str, dict[str, Any]]:
+def measure(options: argparse.Namespace, files: dict[str, Path]) -> dict[str, dict[str, Any]]:
     """The times of each side, in ms, and the memory of its model."""
     workers = {name: Worker(Path(__file__), name) for name in files}
     results: dict[str, dict[str, Any]] = {}
@@ -178,7 +176,7 @@ def main() -> int:
             for rows in options.rows:
                 print(f"{scheme}, {rows} rows ...", file=sys.stderr)
                 files = _files(options, Path(folder), scheme, rows)
-                results = measure(options, files, rows)
+                results = measure(options, files)
                 row: dict[str, Any] = {"weights": scheme, "rows": rows}
                 for name, result in results.items():
                     row[f"{name} ms"] = quantile(result["ms"], 0.5)
