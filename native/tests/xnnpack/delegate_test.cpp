@@ -39,14 +39,16 @@ void expect_runs(Delegate& delegate, int64_t rows, HostTensor* out) {
 }
 
 TEST(XnnpackDelegate, TakesAnyNumberOfRows) {
-  auto delegate = make_delegate(linear(8, nullptr).bytes());
+  const auto payload = linear(8, nullptr).bytes();
+  auto delegate = make_delegate(payload);
   ASSERT_TRUE(delegate.ok()) << delegate.status().message();
   HostTensor out(ScalarType::kFloat, {32, kOut}, {}, Dynamism::kDynamicBound);
   for (int64_t rows : {8, 1, 3, 32, 2, 8}) expect_runs(**delegate, rows, &out);
 }
 
 TEST(XnnpackDelegate, RefusesWhatDoesNotFit) {
-  auto delegate = make_delegate(linear(2, nullptr).bytes());
+  const auto payload = linear(2, nullptr).bytes();
+  auto delegate = make_delegate(payload);
   ASSERT_TRUE(delegate.ok());
   HostTensor in(ScalarType::kFloat, {2, kIn}), out(ScalarType::kFloat, {2, kOut});
   HostTensor narrow(ScalarType::kFloat, {2, kIn - 1}), deep(ScalarType::kFloat, {1, 2, kIn});
@@ -72,7 +74,8 @@ TEST(XnnpackDelegate, TakesNumbersWithoutDimensions) {
   PayloadBuilder b;
   const uint32_t x = b.input({1}), out = b.output({1});
   b.unary(Node::XNNNegate, x, out);
-  auto delegate = make_delegate(b.bytes());
+  const auto payload = b.bytes();
+  auto delegate = make_delegate(payload);
   ASSERT_TRUE(delegate.ok());
   HostTensor in(ScalarType::kFloat, {}), result(ScalarType::kFloat, {});
   in.fill<float>({2});
@@ -100,7 +103,8 @@ TEST(XnnpackDelegate, QuantizesAsManyRowsAsThereAre) {
   b.node(Node::XNNStaticReshape, reshape);
   b.unary(Node::XNNConvert, r, q);
   b.linear(q, w, kNoId, out);
-  auto delegate = make_delegate(b.bytes());
+  const auto payload = b.bytes();
+  auto delegate = make_delegate(payload);
   ASSERT_TRUE(delegate.ok()) << delegate.status().message();
   for (int64_t size : {64, 4, 512, 40}) {
     HostTensor in(ScalarType::kFloat, {1, size}), result(ScalarType::kFloat, {size, 1});
@@ -130,7 +134,8 @@ TEST(XnnpackDelegate, ComputesRowsOf4BitWeightsAsIfEachWereAlone) {
       b.per_channel(w, Floats(kColumns, 0.25f), 0);
       b.linear(q, w, kNoId, y);
     }
-    auto delegate = make_delegate(b.bytes(), nullptr, nullptr, 1, false);
+    const auto payload = b.bytes();
+    auto delegate = make_delegate(payload, nullptr, nullptr, 1, false);
     ASSERT_TRUE(delegate.ok()) << delegate.status().message();
     const Floats rows = random_floats(size_t{kMost} * kDepth, 3);
     const auto compute = [&](size_t first, size_t count) {

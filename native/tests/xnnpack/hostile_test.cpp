@@ -254,7 +254,8 @@ void try_payload(const std::vector<std::byte>& bytes) {
 }
 
 TEST(XnnpackDamage, NetworkItselfRuns) {
-  auto delegate = make_delegate(network().bytes());
+  const auto payload = network().bytes();
+  auto delegate = make_delegate(payload);
   ASSERT_TRUE(delegate.ok()) << delegate.status().message();
   HostTensor in(ScalarType::kFloat, {1, 4, 4, 2}), out(ScalarType::kFloat, {2, 3});
   ASSERT_TRUE(run(**delegate, {&in, &out}).ok());
@@ -303,7 +304,8 @@ TEST(XnnpackDamage, RandomBytesAreRefusedOrRun) {
 TEST(XnnpackDamage, GarbageIsRefused) {
   for (const char* text : {"", "x", "0000XH00", "0000XN01", "XH00XH00XH00XH00XH00XH00XH00XH00"}) {
     const auto bytes = std::as_bytes(std::span(text, std::string_view(text).size()));
-    EXPECT_FALSE(make_delegate({bytes.begin(), bytes.end()}).ok()) << text;
+    const std::vector<std::byte> payload(bytes.begin(), bytes.end());
+    EXPECT_FALSE(make_delegate(payload).ok()) << text;
   }
 }
 

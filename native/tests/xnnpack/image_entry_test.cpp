@@ -82,7 +82,8 @@ class ImageEntryTest : public testing::TestWithParam<Case> {};
 
 TEST_P(ImageEntryTest, IsWhatTheNodesSay) {
   const Case& c = GetParam();
-  auto delegate = make_delegate(image(c).bytes(), nullptr, nullptr, c.threads);
+  const auto payload = image(c).bytes();
+  auto delegate = make_delegate(payload, nullptr, nullptr, c.threads);
   ASSERT_TRUE(delegate.ok()) << delegate.status().message();
   struct Image {
     uint32_t channels, height, width;
@@ -129,7 +130,8 @@ INSTANTIATE_TEST_SUITE_P(Images, ImageEntryTest,
 // Inputs may be read in the callers' memory: what follows it is not theirs.
 TEST_P(ImageEntryTest, ReadsNothingBehindTheImage) {
   const Case& c = GetParam();
-  auto delegate = make_delegate(image(c).bytes(), nullptr, nullptr, c.threads);
+  const auto payload = image(c).bytes();
+  auto delegate = make_delegate(payload, nullptr, nullptr, c.threads);
   ASSERT_TRUE(delegate.ok()) << delegate.status().message();
   EXPECT_EQ((*delegate)->reads_within(0), std::string_view(c.name) != "too_many");
   EXPECT_FALSE((*delegate)->reads_within(1));
@@ -151,7 +153,8 @@ TEST_P(ImageEntryTest, ReadsNothingBehindTheImage) {
 }
 
 TEST(ImageEntry, RefusesWhatDoesNotFit) {
-  auto delegate = make_delegate(image({"", Type::qint8, 3, false, 1}).bytes());
+  const auto payload = image({"", Type::qint8, 3, false, 1}).bytes();
+  auto delegate = make_delegate(payload);
   ASSERT_TRUE(delegate.ok());
   HostTensor flat(ScalarType::kFloat, {3, 4, 5}), bytes(ScalarType::kChar, {1, 3, 4, 5});
   HostTensor empty(ScalarType::kFloat, {1, 3, 0, 5});
@@ -169,7 +172,8 @@ TEST(ImageEntry, LeavesResultsAlone) {
   transpose.input_id = x;
   transpose.output_id = out;
   b.node(Node::XNNStaticTranspose, transpose);
-  auto delegate = make_delegate(b.bytes());
+  const auto payload = b.bytes();
+  auto delegate = make_delegate(payload);
   ASSERT_TRUE(delegate.ok()) << delegate.status().message();
   HostTensor in(ScalarType::kFloat, {1, 2, 2, 2}), result(ScalarType::kFloat, {1, 2, 2, 2});
   ASSERT_TRUE(run(**delegate, {&in.fill<float>({0, 1, 2, 3, 4, 5, 6, 7}), &result}).ok());

@@ -17,7 +17,8 @@ std::vector<int64_t> as_sizes(const Dims& dims) { return {dims.begin(), dims.end
 // Runs a payload of fp32 inputs and one fp32 output.
 Floats run_floats(const PayloadBuilder& builder, const std::vector<std::pair<Dims, Floats>>& inputs,
                   const Dims& output) {
-  auto delegate = make_delegate(builder.bytes());
+  const auto payload = builder.bytes();
+  auto delegate = make_delegate(payload);
   EXPECT_TRUE(delegate.ok()) << delegate.status().message();
   if (!delegate.ok()) return {};
   std::vector<std::unique_ptr<HostTensor>> tensors;
@@ -211,7 +212,8 @@ TEST(XnnpackNodes, ArgMaxGivesInt64) {
   table.output_value_id = value;
   table.output_index_id = index;
   b.node(Node::XNNArgMaxPooling2d, table);
-  auto delegate = make_delegate(b.bytes());
+  const auto payload = b.bytes();
+  auto delegate = make_delegate(payload);
   ASSERT_TRUE(delegate.ok()) << delegate.status().message();
   HostTensor in(ScalarType::kFloat, {1, 2, 2, 2}), best(ScalarType::kFloat, {1, 1, 1, 2});
   HostTensor where(ScalarType::kLong, {1, 1, 1, 2});
@@ -279,7 +281,8 @@ TEST(XnnpackNodes, ChannelsLastTensorsAreTakenAsTheyLie) {
   const uint32_t x = b.input({1, 1, 2, 3}), out = b.output({1, 1, 2, 3});
   const uint32_t y = b.constant<float>({3}, {10, 20, 30});
   b.binary(Node::XNNAdd, x, y, out);
-  auto delegate = make_delegate(b.bytes());
+  const auto payload = b.bytes();
+  auto delegate = make_delegate(payload);
   ASSERT_TRUE(delegate.ok());
   HostTensor in(ScalarType::kFloat, {1, 3, 1, 2}, {0, 2, 3, 1});
   HostTensor sum(ScalarType::kFloat, {1, 3, 1, 2}, {0, 2, 3, 1});

@@ -31,7 +31,8 @@ std::vector<std::byte> product(const Case& test) {
 TEST_P(NonTemporalWeights, GiveTheSameBits) {
   const Case& test = GetParam();
   if (test.depth / 32 % 2 != 0 && !takes_odd_groups()) {
-    const auto refused = make_delegate(product(test), nullptr, nullptr, test.threads);
+    const auto payload = product(test);
+    const auto refused = make_delegate(payload, nullptr, nullptr, test.threads);
     ASSERT_FALSE(refused.ok());
     EXPECT_NE(refused.status().message().find("odd number of groups"), std::string::npos);
     return;
@@ -40,7 +41,8 @@ TEST_P(NonTemporalWeights, GiveTheSameBits) {
   HostTensor out(ScalarType::kFloat, {test.rows, test.columns});
   in.fill(random_floats(size_t{test.rows} * test.depth, 1));
   const auto result = [&] {
-    auto delegate = make_delegate(product(test), nullptr, nullptr, test.threads);
+    const auto payload = product(test);
+    auto delegate = make_delegate(payload, nullptr, nullptr, test.threads);
     EXPECT_TRUE(delegate.ok()) << delegate.status().message();
     out.fill(Floats(out.read<float>().size()));
     EXPECT_TRUE(run(**delegate, {&in, &out}).ok());

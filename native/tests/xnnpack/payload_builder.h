@@ -101,10 +101,13 @@ struct HostTensor {
   }
 };
 
+// `payload` must live as long as the delegate, which reads constants in place.
 Result<std::unique_ptr<Delegate>> make_delegate(
     const std::vector<std::byte>& payload, const NamedData* named_data = nullptr,
     std::shared_ptr<BackendProgramState>* state = nullptr, int threads = 1,
     bool own_kernels = true);
+template <typename... Rest>
+void make_delegate(std::vector<std::byte>&&, Rest&&...) = delete;
 Status run(Delegate& delegate, std::vector<HostTensor*> arguments);
 
 }  // namespace edgewise::xnnpack
