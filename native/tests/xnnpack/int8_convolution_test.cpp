@@ -13,6 +13,7 @@
 
 #include "backends/xnnpack/executor/int8_convolution.h"
 #include "backends/xnnpack/executor/int8_depthwise.h"
+#include "backends/xnnpack/executor/int8_winograd.h"
 #include "backends/xnnpack/payload.h"
 #include "backends/xnnpack/read_graph.h"
 #include "backends/xnnpack/shapes.h"
@@ -39,12 +40,21 @@ struct Case {
   // Of a value that is added; 0: none. `min` and `max` are the sum's then.
   float residual_scale = 0;
   bool residual_is_first = false;
+  bool is_winograd = false;  // where there are kernels for it
+  bool is_extreme = false;   // numbers and weights are the least that there are
 };
 
 Case with_residual(Case c, const char* name, float scale, bool is_first = false) {
   c.name = name;
   c.residual_scale = scale;
   c.residual_is_first = is_first;
+  return c;
+}
+
+Case winograd(Case c, bool is_extreme = false) {
+  c.kernel[0] = c.kernel[1] = 3;
+  c.is_winograd = true;
+  c.is_extreme = is_extreme;
   return c;
 }
 
@@ -96,13 +106,16 @@ std::vector<std::byte> payload_of(const Case& c, const Dims& in, const Dims& out
   if (c.is_linear) shape = {c.outs, c.ins};
   if (c.is_depthwise) shape = {1, c.kernel[0], c.kernel[1], c.outs};
   const size_t depth = size_t{c.kernel[0]} * c.kernel[1] * group;
-  const uint32_t filter = b.constant<int8_t>(shape, random_bytes(depth * c.outs, 2), Type::qcint8);
+  const std::vector<int8_t> weights = c.is_extreme ? std::vector<int8_t>(depth * c.outs, INT8_MIN)
+                                                   : random_bytes(depth * c.outs, 2);
+  const uint32_t filter = b.constant<int8_t>(shape, weights, Type::qcint8);
   std::mt19937 engine(5);
   std::vector<float> scales(c.outs), bias_scales(c.outs);
   std::vector<int32_t> bias(c.outs);
   for (uint32_t i = 0; i < c.outs; ++i) {
     scales[i] =
         0.03f / std::sqrt(static_cast<float>(depth)) * (1 + static_cast<float>(engine() % 8));
+    if (c.is_extreme) scales[i] = 0.05f / 0.02f * static_cast<float>(i + 1) / (128 * 128 * depth);
     bias_scales[i] = scales[i] * 0.02f;
     bias[i] = static_cast<int32_t>(engine() % 4096) - 2048;
   }
@@ -163,6 +176,12 @@ bool is_chosen(const std::vector<std::byte>& bytes, bool with_sum) {
   return is_whole && int8_convolution_rule(*graph, shapes, node, kernels) == nullptr;
 }
 
+bool is_winograd(const std::vector<std::byte>& bytes) {
+  auto graph = read_graph(*open_payload(bytes), nullptr);
+  const std::vector<Shape> shapes = graph->serialized_shapes();
+  return int8_winograd_rule(*graph, shapes, graph->nodes[0]) == nullptr;
+}
+
 TEST_P(Int8Convolutions, AreXnnpacksBitByBit) {
   const Case& c = GetParam();
   const bool has_kernels =
@@ -184,6 +203,7 @@ TEST_P(Int8Convolutions, AreXnnpacksBitByBit) {
   }
   const auto payload = payload_of(c, in, out);
   ASSERT_TRUE(is_chosen(payload, c.residual_scale != 0));
+  ASSERT_EQ(is_winograd(payload), c.is_winograd);
   std::vector<int8_t> results[2];
   for (const bool own : {false, true}) {
     auto delegate = make_delegate(payload, nullptr, nullptr, c.threads, own);
@@ -196,7 +216,7 @@ TEST_P(Int8Convolutions, AreXnnpacksBitByBit) {
     if (c.residual_scale != 0) arguments.insert(arguments.begin() + 1, &residual);
     size_t count = 1;
     for (uint32_t size : in) count *= size;
-    x.fill(random_bytes(count, 9));
+    x.fill(c.is_extreme ? std::vector<int8_t>(count, INT8_MIN) : random_bytes(count, 9));
     for (int call = 0; call < 2; ++call) {
       const Status status = run(**delegate, arguments);
       ASSERT_TRUE(status.ok()) << status.message();
@@ -253,7 +273,7 @@ const Case kCases[] = {
     {"NoBias", 1, 5, 7, 64, 16, {1, 1}, 1, {0, 0, 0, 0}, false},
     {"ZeroPointAtTheLimit", 1, 5, 7, 32, 16, {3, 3}, 1, {1, 1, 1, 1}, true, -128, 127},
     {"Bounds", 1, 5, 7, 64, 16, {1, 1}, 1, {0, 0, 0, 0}, true, 3, -5, 0, 2.5f},
-    {"TwoThreads", 2, 15, 13, 32, 64, {3, 3}, 1, {1, 1, 1, 1}, true, 1, 2, 0, kInfinity, 2},
+    {"TwoThreads", 2, 15, 13, 24, 64, {3, 3}, 1, {1, 1, 1, 1}, true, 1, 2, 0, kInfinity, 2},
     {"PointwiseOnTwoThreads",
      1,
      40,
@@ -270,6 +290,15 @@ const Case kCases[] = {
      kInfinity,
      2},
     {"LargeWeights", 1, 7, 7, 512, 640},
+    winograd({"Winograd", 1, 8, 12, 32, 48, {}, 1, {1, 1, 1, 1}}),
+    winograd({"WinogradOfOddSizes", 3, 13, 11, 48, 32, {}, 1, {1, 1, 1, 1}}),
+    winograd({"WinogradWithoutPadding", 1, 10, 12, 32, 32}),
+    winograd({"WinogradUnevenPadding", 2, 9, 9, 32, 32, {}, 1, {2, 0, 1, 3}, false}),
+    winograd({"WinogradBounds", 1, 6, 8, 32, 32, {}, 1, {1, 1, 1, 1}, true, -128, -5, 0, 2.5f}),
+    winograd(
+        {"WinogradOfBlocks", 1, 40, 37, 64, 80, {}, 1, {1, 1, 1, 1}, true, 1, 2, 0, kInfinity, 2}),
+    winograd({"WinogradOfMostChannels", 1, 4, 4, 3632, 32, {}, 1, {1, 1, 1, 1}, false, 0, 0}),
+    winograd({"WinogradOfLargestSums", 1, 6, 6, 3632, 32, {}, 1, {0, 0, 0, 0}, false, 0, 0}, true),
     {"Linear",
      1,
      1,

@@ -4,6 +4,8 @@
 
 #include "backends/xnnpack/executor/linear_nodes.h"
 #include "backends/xnnpack/executor/parallel.h"
+#include "core/cpu_level.h"
+#include "hwy/detect_targets.h"
 
 namespace edgewise::xnnpack {
 namespace {
@@ -14,14 +16,35 @@ UnaryFunction function_of(NodeKind kind) {
       return UnaryFunction::kExp;
     case NodeKind::kSin:
       return UnaryFunction::kSin;
-    default:
+    case NodeKind::kCos:
       return UnaryFunction::kCos;
+    case NodeKind::kLog:
+      return UnaryFunction::kLog;
+    case NodeKind::kSquareRoot:
+      return UnaryFunction::kSqrt;
+    default:
+      return UnaryFunction::kRsqrt;
+  }
+}
+
+// XNNPACK's logarithm of infinity is 88.4, that of NaN 88.8, but with AVX-512; on x86 its square
+// root of infinity is NaN, and too large by half above 8.5e37.
+bool are_xnnpacks_right(NodeKind kind) {
+  switch (kind) {
+    case NodeKind::kLog:
+      return HWY_ARCH_X86 && cpu_level().target <= HWY_AVX3;
+    case NodeKind::kSquareRoot:
+    case NodeKind::kReciprocalSquareRoot:
+      return !HWY_ARCH_X86;
+    default:
+      return false;
   }
 }
 
 }  // namespace
 
 const char* unary_rule(const Graph& graph, const GraphNode& node) {
+  if (are_xnnpacks_right(node.kind)) return "a function that XNNPACK is slow or wrong about";
   const bool fits = is_plain(graph, node.inputs[0]) && is_plain(graph, node.outputs[0]) &&
                     node.flags == 0 && !node.is_bounded();
   return fits ? nullptr : "numbers of float32";

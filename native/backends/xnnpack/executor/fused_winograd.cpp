@@ -69,11 +69,8 @@ void transform_weights(const WinogradKernels& winograd, const float* filter, siz
 const char* winograd_rule(const Graph& graph, const std::vector<Shape>& shapes,
                           const LinearNodes& nodes) {
   const GraphNode& node = graph.nodes[nodes.nodes[0]];
+  if (!suits_winograd(node)) return kWinogradNodeRule;
   const Window& w = node.window;
-  const bool can = node.kind == NodeKind::kConv2d && node.flags == 0 && w.groups == 1 &&
-                   w.kernel[0] == kTaps && w.kernel[1] == kTaps && w.stride[0] == 1 &&
-                   w.stride[1] == 1 && w.dilation[0] == 1 && w.dilation[1] == 1;
-  if (!can) return "a 3x3 convolution, stride 1, no dilation, no groups";
   const Shape& out = shapes[nodes.output];
   const size_t pixels = out[0] * out[1] * out[2];
   const size_t tiles = out[0] * divide_up(out[1], 2) * divide_up(out[2], 2);
@@ -91,13 +88,8 @@ Result<std::unique_ptr<Step>> FusedWinograd::make(const Graph& graph, const Line
                                                   ProgramState& state) {
   const Window& window = graph.nodes[nodes.nodes[0]].window;
   const WinogradKernels& winograd = choose_tiles(kernels, window, graph.values[nodes.output].shape);
-  std::unique_ptr<FusedWinograd> step(new FusedWinograd(nodes, kernels, winograd, state));
-  const size_t in_channels = window.group_inputs;
-  const size_t out_channels = window.group_outputs;
-  step->in_channels_ = in_channels;
-  step->out_channels_ = out_channels;
-  step->pad_top_ = window.pad_top;
-  step->pad_left_ = window.pad_left;
+  std::unique_ptr<FusedWinograd> step(new FusedWinograd(nodes, window, kernels, winograd, state));
+  const size_t in_channels = step->in_channels_, out_channels = step->out_channels_;
   const size_t positions = step->winograd_.positions();
   const size_t packed_size = step->packed_floats();
   const size_t position_size = packed_size / positions;
@@ -127,32 +119,25 @@ size_t FusedWinograd::packed_floats() const {
 }
 
 size_t FusedWinograd::input_stride() const {
-  return divide_up(tiles_, blocks_) * in_channels_ + kSkew;
+  return divide_up(tiles_.count(), blocks_) * in_channels_ + kSkew;
 }
 
 size_t FusedWinograd::output_stride() const {
-  return divide_up(tiles_, blocks_) * padded_columns(kernels_, out_channels_) + kSkew;
+  return divide_up(tiles_.count(), blocks_) * padded_columns(kernels_, out_channels_) + kSkew;
 }
 
 Status FusedWinograd::reshape(const std::vector<Shape>& shapes) {
-  const Shape& in = shapes[nodes_.input];
-  const Shape& out = shapes[nodes_.output];
-  in_height_ = in[1];
-  in_width_ = in[2];
-  out_height_ = out[1];
-  out_width_ = out[2];
-  tile_rows_ = divide_up(out_height_, winograd_.out);
-  tile_columns_ = divide_up(out_width_, winograd_.out);
-  tiles_ = tiles_of(winograd_, out);
+  tiles_.reshape(shapes[nodes_.input], shapes[nodes_.output]);
+  const size_t tiles = tiles_.count();
   const size_t tile_bytes = winograd_.positions() *
                             (in_channels_ + padded_columns(kernels_, out_channels_)) *
                             sizeof(float);
   const size_t most = std::max(kBlockBytes / tile_bytes, kernels_.rows);
   const size_t threads = threads_of(threads_);
-  blocks_ = std::min(tiles_, divide_up(divide_up(tiles_, most), threads) * threads);
+  blocks_ = std::min(tiles, divide_up(divide_up(tiles, most), threads) * threads);
   column_parts_ = 1;
   // Each thread reads a part of the weights.
-  if (are_few(kernels_, tiles_)) {
+  if (are_few(kernels_, tiles)) {
     blocks_ = 1;
     column_parts_ = std::min(threads, divide_up(out_channels_, kernels_.columns));
   }
@@ -173,20 +158,8 @@ Status FusedWinograd::set_pointers(std::span<void* const> addresses, const Scrat
 
 void FusedWinograd::transform_tile(size_t tile, float* out) const {
   const float* zeros = weights_.data() + packed_floats();
-  const size_t per_image = tile_rows_ * tile_columns_;
-  const float* image = input_ + tile / per_image * in_height_ * in_width_ * in_channels_;
-  const size_t row = tile % per_image / tile_columns_ * winograd_.out;
-  const size_t column = tile % tile_columns_ * winograd_.out;
   const float* pixels[WinogradKernels::kMostIn * WinogradKernels::kMostIn];
-  for (size_t i = 0; i < winograd_.in; ++i) {
-    // Positions before the image wrap around to beyond it.
-    const size_t y = row + i - pad_top_;
-    for (size_t j = 0; j < winograd_.in; ++j) {
-      const size_t x = column + j - pad_left_;
-      pixels[i * winograd_.in + j] =
-          y < in_height_ && x < in_width_ ? image + (y * in_width_ + x) * in_channels_ : zeros;
-    }
-  }
+  tiles_.pixels(tile, input_, in_channels_, zeros, pixels);
   winograd_.transform_input(pixels, in_channels_, out, input_stride());
 }
 
@@ -217,30 +190,19 @@ void FusedWinograd::multiply(size_t tiles, size_t from, size_t to, const float* 
 
 void FusedWinograd::finish_tile(size_t tile, size_t from, size_t to, const float* in) const {
   const float* bias = weights_.data() + packed_floats() + in_channels_;
-  const size_t per_image = tile_rows_ * tile_columns_;
-  const size_t image = tile / per_image * out_height_;
-  const size_t row = tile % per_image / tile_columns_ * winograd_.out;
-  const size_t column = tile % tile_columns_ * winograd_.out;
   constexpr size_t kMost = WinogradKernels::kMostOut * WinogradKernels::kMostOut;
   float* pixels[kMost];
   const float* residual[kMost];
-  for (size_t i = 0; i < winograd_.out; ++i) {
-    for (size_t j = 0; j < winograd_.out; ++j) {
-      const bool is_inside = row + i < out_height_ && column + j < out_width_;
-      const size_t at = ((image + row + i) * out_width_ + column + j) * out_channels_ + from;
-      pixels[i * winograd_.out + j] = is_inside ? output_ + at : nullptr;
-      residual[i * winograd_.out + j] =
-          is_inside && residual_ != nullptr ? residual_ + at : nullptr;
-    }
-  }
+  tiles_.results(tile, output_ + from, out_channels_, pixels);
+  if (residual_ != nullptr) tiles_.results(tile, residual_ + from, out_channels_, residual);
   winograd_.transform_output(in + from, output_stride(), std::min(to, out_channels_) - from,
                              bias + from, residual_ == nullptr ? nullptr : residual, nodes_.min,
                              nodes_.max, pixels);
 }
 
 void FusedWinograd::run_block(size_t block, size_t part, float* scratch) const {
-  const size_t first = part_start(tiles_, blocks_, block);
-  const size_t count = part_start(tiles_, blocks_, block + 1) - first;
+  const size_t first = part_start(tiles_.count(), blocks_, block);
+  const size_t count = part_start(tiles_.count(), blocks_, block + 1) - first;
   float* in = scratch;
   float* out = scratch + winograd_.positions() * input_stride();
   for (size_t i = 0; i < count; ++i) transform_tile(first + i, in + i * in_channels_);

@@ -12,6 +12,7 @@
 #include "backends/xnnpack/executor/fused_kernel.h"
 #include "backends/xnnpack/executor/fused_kernel_weights.h"
 #include "backends/xnnpack/executor/linear_nodes.h"
+#include "backends/xnnpack/executor/winograd_tiles.h"
 
 namespace edgewise::xnnpack {
 
@@ -32,11 +33,14 @@ class FusedWinograd final : public FusedKernel {
   Status run() override;
 
  private:
-  FusedWinograd(const LinearNodes& nodes, const FloatKernels& kernels,
+  FusedWinograd(const LinearNodes& nodes, const Window& window, const FloatKernels& kernels,
                 const WinogradKernels& winograd, ProgramState& state)
       : FusedKernel(winograd.name, kernels, state, {nodes.input, nodes.residual}, {nodes.output}),
         nodes_(nodes),
-        winograd_(winograd) {}
+        winograd_(winograd),
+        in_channels_(window.group_inputs),
+        out_channels_(window.group_outputs),
+        tiles_(winograd.out, winograd.in, window) {}
   // One of blocks_ of tiles, one of column_parts_ of the output channels.
   void run_block(size_t block, size_t part, float* scratch) const;
   void transform_tile(size_t tile, float* out) const;
@@ -50,14 +54,9 @@ class FusedWinograd final : public FusedKernel {
 
   const LinearNodes nodes_;
   const WinogradKernels& winograd_;
+  const size_t in_channels_, out_channels_;
   FusedKernelWeights weights_;  // panels of each position; zeros for padding; the bias
-  size_t in_channels_ = 0;
-  size_t out_channels_ = 0;
-  size_t pad_top_ = 0, pad_left_ = 0;
-  size_t in_height_ = 0, in_width_ = 0;
-  size_t out_height_ = 0, out_width_ = 0;
-  size_t tile_rows_ = 0, tile_columns_ = 0;  // of an image
-  size_t tiles_ = 0;                         // of the batch
+  WinogradTiles tiles_;
   size_t blocks_ = 1;
   size_t column_parts_ = 1;
   const float* input_ = nullptr;

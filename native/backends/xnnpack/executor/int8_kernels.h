@@ -128,20 +128,60 @@ struct Int8Kernels {
   void (*add)(const int8_t* a, const int8_t* b, size_t count, const Int8Sum& sum, int8_t* c);
 };
 
+// Of a Winograd convolution at one of its positions: c = a * panel. Strides are elements.
+struct Int8WinogradTile {
+  size_t rows = 0;   // any number but 0
+  size_t depth = 0;  // a multiple of Int8WinogradKernels::step
+  const int16_t* a = nullptr;
+  size_t a_stride = 0;
+  // Step by step, of each of kInt8Columns columns Int8WinogradKernels::step weights.
+  const int16_t* panel = nullptr;
+  int32_t* c = nullptr;
+  size_t c_stride = 0;
+};
+
+// Winograd's F(2x2, 3x3) of integers. Transformed weights are sums of up to nine, divided by 4:
+// kernels get four times these, which are integers, and divide results, which is exact. Numbers of
+// channels are multiples of kInt8Columns.
+struct Int8WinogradKernels {
+  const char* name;
+  size_t rows;  // of a tile
+  size_t step;  // products that are added at a time
+  // 16 pixels become the factors of 16 positions, `stride` elements apart.
+  void (*transform_input)(const int8_t* const* pixels, size_t channels, int16_t* to, size_t stride);
+  void (*multiply)(const Int8WinogradTile& tile);
+  // 4 results, those that are not null, of the products at 16 positions, `stride` elements apart.
+  void (*finish)(const int32_t* from, size_t stride, size_t channels, const int32_t* bias,
+                 const float* scales, const Int8Range& range, int8_t* const* results);
+
+  static constexpr size_t kIn = 4, kOut = 2, kPositions = kIn * kIn;
+  // Of more, four times a sum of products would not fit 32 bits.
+  static constexpr size_t kMostChannels = 3640;
+};
+
+// `rows` in blocks of `most` or less, of nearly equal size: run(rows of a block, the first one's
+// first row, blocks).
+template <typename Run>
+void run_in_blocks(size_t rows, size_t most, Run run) {
+  const size_t blocks = (rows + most - 1) / most;
+  const size_t each = rows / blocks, larger = rows % blocks;
+  if (larger > 0) run(each + 1, size_t{0}, larger);
+  run(each, larger * (each + 1), blocks - larger);
+}
+
 // `blocks` of as many rows as the function is for, one after the other.
 using Int8MultiplyRows = void (*)(const Int8Tile&, const Int8Range&, size_t blocks);
 
-// In blocks of nearly equal size: [i] is for i + 1 rows.
+// [i] is for i + 1 rows.
 template <size_t kRows>
 void multiply_in_blocks(const Int8MultiplyRows (&by_rows)[kRows], const Int8Tile& all,
                         const Int8Range& range) {
-  const size_t blocks = (all.rows + kRows - 1) / kRows;
-  const size_t rows = all.rows / blocks, larger = all.rows % blocks;
-  if (larger > 0) by_rows[rows](all, range, larger);
-  Int8Tile rest = all;
-  rest.a += larger * (rows + 1) * rest.a_stride;
-  rest.c += larger * (rows + 1) * rest.c_stride;
-  by_rows[rows - 1](rest, range, blocks - larger);
+  run_in_blocks(all.rows, kRows, [&](size_t rows, size_t first, size_t blocks) {
+    Int8Tile part = all;
+    part.a += first * part.a_stride;
+    part.c += first * part.c_stride;
+    by_rows[rows - 1](part, range, blocks);
+  });
 }
 
 // Null where XNNPACK's are faster. On Arm: without dot products, with products of 8-bit matrices,
@@ -157,6 +197,12 @@ const Int8DepthwiseKernels* int8_depthwise_kernels();
 #else
 constexpr const Int8Kernels* int8_kernels() { return nullptr; }
 constexpr const Int8DepthwiseKernels* int8_depthwise_kernels() { return nullptr; }
+#endif
+// Null but with AVX2: dot products of bytes compute the products that are saved in as little time.
+#ifdef __x86_64__
+const Int8WinogradKernels* int8_winograd_kernels();
+#else
+constexpr const Int8WinogradKernels* int8_winograd_kernels() { return nullptr; }
 #endif
 
 }  // namespace edgewise::xnnpack

@@ -114,8 +114,6 @@ HWY_INLINE void interleave(Words x, Words y, int16_t* to) {
   hn::Store(hn::InterleaveUpper(kWords, x, y), kWords, to + 2 * kLanes);
 }
 
-HWY_INLINE Words load(const int8_t* from) { return hn::PromoteTo(kWords, hn::LoadU(kBytes, from)); }
-
 // 16 numbers of 32 bits, in the order of `interleave`.
 template <typename D, typename T>
 HWY_INLINE void load_channels(D d, const T* from, hn::Vec<D> (&to)[kVectors]) {
@@ -139,14 +137,14 @@ void depthwise(const Int8DepthwiseRow& row, const Int8Range& range) {
   for (size_t x = 0; x < row.count; ++x, to += kPixel) {
 #pragma GCC unroll 2
     for (size_t i = 0; i < kRowGroups; ++i) {
-      interleave(load(row.rows[2 * i] + x * row.steps[2 * i]),
-                 load(row.rows[2 * i + 1] + x * row.steps[2 * i + 1]), to + i * kGroup);
+      interleave(load_words(row.rows[2 * i] + x * row.steps[2 * i]),
+                 load_words(row.rows[2 * i + 1] + x * row.steps[2 * i + 1]), to + i * kGroup);
     }
   }
   to = made + kRowGroups * kGroup;
-  Words last = load(row.last);
+  Words last = load_words(row.last);
   for (size_t x = 0; x < row.pixels; ++x, to += kPixel) {
-    const Words next = load(row.last + (x + 1) * kInt8Columns);
+    const Words next = load_words(row.last + (x + 1) * kInt8Columns);
     interleave(last, next, to);
     last = next;
   }
@@ -195,6 +193,131 @@ void depthwise(const Int8DepthwiseRow& row, const Int8Range& range) {
   }
 }
 
+// ---- Winograd's F(2x2, 3x3)
+
+constexpr size_t kIn = Int8WinogradKernels::kIn, kOut = Int8WinogradKernels::kOut;
+
+HWY_INLINE void transform_input(const Words (&x)[kIn], Words (&y)[kIn]) {
+  y[0] = hn::Sub(x[0], x[2]);
+  y[1] = hn::Add(x[1], x[2]);
+  y[2] = hn::Sub(x[2], x[1]);
+  y[3] = hn::Sub(x[1], x[3]);
+}
+
+HWY_INLINE void transform_output(const Sums (&x)[kIn], Sums (&y)[kOut]) {
+  y[0] = hn::Add(hn::Add(x[0], x[1]), x[2]);
+  y[1] = hn::Sub(hn::Sub(x[1], x[2]), x[3]);
+}
+
+void transform_pixels(const int8_t* const* pixels, size_t channels, int16_t* to, size_t stride) {
+  for (size_t at = 0; at < channels; at += 2 * kLanes) {
+    Words columns[kIn][kIn];
+#pragma GCC unroll 4
+    for (size_t j = 0; j < kIn; ++j) {
+      Words x[kIn];
+#pragma GCC unroll 4
+      for (size_t i = 0; i < kIn; ++i) x[i] = load_words(pixels[i * kIn + j] + at);
+      transform_input(x, columns[j]);
+    }
+#pragma GCC unroll 4
+    for (size_t i = 0; i < kIn; ++i) {
+      const Words x[kIn] = {columns[0][i], columns[1][i], columns[2][i], columns[3][i]};
+      Words y[kIn];
+      transform_input(x, y);
+#pragma GCC unroll 4
+      for (size_t j = 0; j < kIn; ++j) hn::StoreU(y[j], kWords, to + at + (i * kIn + j) * stride);
+    }
+  }
+}
+
+template <size_t kTileRows>
+void multiply_words(const Int8WinogradTile& tile, size_t first, size_t blocks) {
+  // Sums that begin with one vector of zeros would be spilled.
+  static const int32_t zeros[kColumns] = {};
+  const int32_t* start = zeros;
+  __asm__("" : "+r"(start));
+  const int16_t* row = tile.a + first * tile.a_stride;
+  int32_t* c = tile.c + first * tile.c_stride;
+  for (; blocks > 0; --blocks, row += kTileRows * tile.a_stride) {
+    const std::byte* a[kBasesOf<kTileRows>];
+    const size_t stride = tile.a_stride * sizeof(int16_t);
+    set_bases(reinterpret_cast<const std::byte*>(row), stride, a);
+    Sums sum[kTileRows][kVectors];
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kTileRows; ++i) {
+#pragma GCC unroll 2
+      for (size_t j = 0; j < kVectors; ++j) sum[i][j] = hn::LoadU(kSums, start + j * kLanes);
+    }
+    const int16_t* panel = tile.panel;
+    add_steps(tile.depth / kStep, a, stride, panel, sum);
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kTileRows; ++i, c += tile.c_stride) {
+#pragma GCC unroll 2
+      for (size_t j = 0; j < kVectors; ++j) hn::StoreU(sum[i][j], kSums, c + j * kLanes);
+    }
+  }
+}
+
+void multiply_words_by_blocks(const Int8WinogradTile& tile) {
+  constexpr void (*kByRows[kRows])(const Int8WinogradTile&, size_t, size_t) = {
+      multiply_words<1>, multiply_words<2>, multiply_words<3>,
+      multiply_words<4>, multiply_words<5>, multiply_words<6>};
+  run_in_blocks(tile.rows, kRows, [&](size_t rows, size_t first, size_t blocks) {
+    kByRows[rows - 1](tile, first, blocks);
+  });
+}
+
+void finish_results(const int32_t* from, size_t stride, size_t channels, const int32_t* bias,
+                    const float* scales, const Int8Range& range, int8_t* const* results) {
+  const Finish finish(range);
+  for (size_t at = 0; at < channels; at += kColumns) {
+    Sums steps[kVectors][kOut][kOut];
+#pragma GCC unroll 2
+    for (size_t k = 0; k < kVectors; ++k) {
+      const size_t first = at + k * kLanes;
+      const Sums added = hn::LoadU(kSums, bias + first);
+      const Floats scale = hn::LoadU(kFloats, scales + first);
+      Sums columns[kIn][kOut];
+#pragma GCC unroll 4
+      for (size_t j = 0; j < kIn; ++j) {
+        Sums x[kIn];
+#pragma GCC unroll 4
+        for (size_t i = 0; i < kIn; ++i) {
+          x[i] = hn::LoadU(kSums, from + first + (i * kIn + j) * stride);
+        }
+        transform_output(x, columns[j]);
+      }
+#pragma GCC unroll 2
+      for (size_t i = 0; i < kOut; ++i) {
+        const Sums x[kIn] = {columns[0][i], columns[1][i], columns[2][i], columns[3][i]};
+        transform_output(x, steps[k][i]);
+#pragma GCC unroll 2
+        for (size_t j = 0; j < kOut; ++j) {
+          // Weights are four times what they should be.
+          const Sums sum = hn::Add(hn::ShiftRight<2>(steps[k][i][j]), added);
+          steps[k][i][j] = finish.scaled(sum, scale);
+        }
+      }
+    }
+#pragma GCC unroll 4
+    for (size_t i = 0; i < kOut * kOut; ++i) {
+      if (results[i] == nullptr) continue;
+      const size_t y = i / kOut, x = i % kOut;
+      const Words words =
+          finish.shifted(hn::OrderedDemote2To(kWords, steps[0][y][x], steps[1][y][x]));
+      const auto bytes = hn::Max(hn::DemoteTo(kBytes, words), hn::Set(kBytes, range.min));
+      hn::StoreU(bytes, kBytes, results[i] + at);
+    }
+  }
+}
+
+constexpr Int8WinogradKernels kWinograd = {.name = "avx2",
+                                           .rows = kRows,
+                                           .step = kStep,
+                                           .transform_input = transform_pixels,
+                                           .multiply = multiply_words_by_blocks,
+                                           .finish = finish_results};
+
 constexpr Int8DepthwiseKernels kDepthwise = {.name = "avx2",
                                              .together = kStep,
                                              .swaps_fours = true,
@@ -221,9 +344,11 @@ constexpr Int8Kernels kKernels = {
 
 const Int8Kernels* int8_kernels_of_target() { return &kKernels; }
 const Int8DepthwiseKernels* int8_depthwise_kernels_of_target() { return &kDepthwise; }
+const Int8WinogradKernels* int8_winograd_kernels_of_target() { return &kWinograd; }
 #else
 const Int8Kernels* int8_kernels_of_target() { return nullptr; }
 const Int8DepthwiseKernels* int8_depthwise_kernels_of_target() { return nullptr; }
+const Int8WinogradKernels* int8_winograd_kernels_of_target() { return nullptr; }
 #endif
 
 }  // namespace HWY_NAMESPACE
@@ -236,6 +361,7 @@ namespace {
 
 HWY_EXPORT(int8_kernels_of_target);
 HWY_EXPORT(int8_depthwise_kernels_of_target);
+HWY_EXPORT(int8_winograd_kernels_of_target);
 
 bool is_plain_avx2() { return cpu_level().target == HWY_AVX2 && !has_avx_vnni(); }
 
@@ -253,6 +379,10 @@ const Int8DepthwiseKernels* int8_depthwise_kernels() {
   if (cpu_level().extra == CpuLevel::kVnni) return vnni::int8_depthwise_kernels();
 #endif
   return is_plain_avx2() ? HWY_DYNAMIC_DISPATCH(int8_depthwise_kernels_of_target)() : nullptr;
+}
+
+const Int8WinogradKernels* int8_winograd_kernels() {
+  return is_plain_avx2() ? HWY_DYNAMIC_DISPATCH(int8_winograd_kernels_of_target)() : nullptr;
 }
 
 }  // namespace edgewise::xnnpack

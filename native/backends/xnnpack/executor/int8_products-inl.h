@@ -30,7 +30,7 @@ inline constexpr size_t kVectors = 2;
 inline constexpr size_t kLanes = hn::MaxLanes(kSums);
 inline constexpr size_t kColumns = kVectors * kLanes;
 inline constexpr size_t kRowsOfBase = 4;
-inline constexpr size_t kPanelStep = kColumns * kStep;  // bytes
+inline constexpr size_t kPanelStep = kColumns * kStep;  // weights
 
 template <size_t kTileRows>
 inline constexpr size_t kBasesOf = (kTileRows + kRowsOfBase - 1) / kRowsOfBase;
@@ -46,16 +46,23 @@ HWY_INLINE void set_bases(const std::byte* first, size_t stride, const std::byte
   }
 }
 
+HWY_INLINE hn::Vec<decltype(kWords)> load_words(const int8_t* from) {
+  return hn::PromoteTo(kWords, hn::LoadU(kBytes, from));
+}
+HWY_INLINE hn::Vec<decltype(kWords)> load_words(const int16_t* from) {
+  return hn::LoadU(kWords, from);
+}
+
 // The products of `steps` steps are added, of rows of 16 bits and of a panel that has of each
-// column kStep weights; `a` and `panel` move past them.
-template <size_t kTileRows, size_t kBases>
+// column kStep weights of 8 or 16; `a` and `panel` move past them.
+template <size_t kTileRows, size_t kBases, typename Weight>
 HWY_INLINE void add_steps(size_t steps, const std::byte* (&a)[kBases], size_t a_stride,
-                          const int8_t*& panel, Sums (&sum)[kTileRows][kVectors]) {
+                          const Weight*& panel, Sums (&sum)[kTileRows][kVectors]) {
   for (; steps > 0; --steps) {
     hn::Vec<decltype(kWords)> b[kVectors];
 #pragma GCC unroll 2
     for (size_t j = 0; j < kVectors; ++j) {
-      b[j] = hn::PromoteTo(kWords, hn::LoadU(kBytes, panel + j * kLanes * kStep));
+      b[j] = load_words(panel + j * kLanes * kStep);
     }
     panel += kPanelStep;
 #pragma GCC unroll 8

@@ -14,6 +14,7 @@
 #include "backends/xnnpack/executor/fused_winograd.h"
 #include "backends/xnnpack/executor/int8_convolution.h"
 #include "backends/xnnpack/executor/int8_depthwise.h"
+#include "backends/xnnpack/executor/int8_winograd.h"
 
 namespace edgewise::xnnpack {
 namespace {
@@ -84,6 +85,15 @@ Found int8_depthwise(const Choosing& c, size_t i, const char** rule) {
                 }};
 }
 
+Found int8_winograd(const Choosing& c, size_t i, const char** rule) {
+  const Int8WinogradKernels* kernels = int8_winograd_kernels();
+  if (!has_bytes(c, i) || kernels == nullptr) return {};
+  if ((*rule = int8_winograd_rule(c.graph, c.shapes, c.node(i))) != nullptr) return {};
+  return Fusion{{i}, [&graph = c.graph, &node = c.node(i), kernels](ProgramState& state) {
+                  return Int8Winograd::make(graph, node, *kernels, state);
+                }};
+}
+
 Found int8_convolution(const Choosing& c, size_t i, const char** rule) {
   const Int8Kernels* kernels = int8_kernels();
   if (!has_bytes(c, i) || kernels == nullptr) return {};
@@ -151,7 +161,7 @@ Found unary(const Choosing& c, size_t i, const char** rule) {
 
 struct KernelRow {
   const char* kernel;
-  NodeKind kinds[3];  // of the node that it starts from
+  NodeKind kinds[5];  // of the node that it starts from
   Choose choose;
 };
 
@@ -162,14 +172,20 @@ constexpr KernelRow kRows[] = {
     {"Row GEMM", {NodeKind::kConvert}, row_gemm},
     {"Depthwise convolution", {NodeKind::kConv2d, NodeKind::kDepthwiseConv2d}, depthwise},
     {"Depthwise convolution int8", {NodeKind::kDepthwiseConv2d}, int8_depthwise},
+    {"Convolution int8 Winograd", {NodeKind::kConv2d}, int8_winograd},
     {"Convolution int8", {NodeKind::kConv2d, NodeKind::kFullyConnected}, int8_convolution},
     {"Convolution Winograd", {NodeKind::kConv2d}, winograd},
     {"Weight-only GEMM", {NodeKind::kFullyConnected}, weight_only},
     {"GEMM", {NodeKind::kConv2d, NodeKind::kFullyConnected}, gemm},
     {"Convolution", {NodeKind::kConv2d}, convolution},
     {"Batch GEMM", {NodeKind::kBatchMatrixMultiply}, batch_gemm},
-    {"Unary", {NodeKind::kExp, NodeKind::kSin, NodeKind::kCos}, unary},
+    {"Unary",
+     {NodeKind::kExp, NodeKind::kSin, NodeKind::kCos, NodeKind::kLog, NodeKind::kSquareRoot},
+     unary},
 };
+
+// Tried for nodes that are left: others compute it with what is around.
+constexpr KernelRow kLastRows[] = {{"Unary", {NodeKind::kReciprocalSquareRoot}, unary}};
 
 void choose(std::span<const KernelRow> rows, Choosing* c, KernelChoice* choice) {
   for (size_t i = 0; i < c->graph.nodes.size(); ++i) {
@@ -198,9 +214,11 @@ KernelChoice choose_kernels(const Graph& graph, const std::vector<Shape>& shapes
   choose(kFirstRows, &c, &choice);
   choose(kRows, &c, &choice);
   for (std::vector<size_t>& group : elementwise_groups(graph, shapes, c.is_taken)) {
+    for (size_t node : group) c.is_taken[node] = true;
     choice.fusions.push_back(
         {group, [&graph, group](ProgramState&) { return ElementwiseFusion::make(graph, group); }});
   }
+  choose(kLastRows, &c, &choice);
   return choice;
 }
 

@@ -1,6 +1,9 @@
 #include "backends/xnnpack/executor/unary_functions.h"
 
+#include <bit>
+#include <cfloat>
 #include <cmath>
+#include <cstdint>
 
 #define EDGEWISE_TARGETS_WITHOUT HWY_SSE4
 #undef HWY_TARGET_INCLUDE
@@ -15,14 +18,23 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Of denormal numbers, too, where the CPU takes them for zeros.
+float logarithm(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  if (bits == 0 || bits > 0x7fffff) return std::log(x);
+  return static_cast<float>(std::log(static_cast<double>(bits)) - 149 * 0.6931471805599453);
+}
+
 float by_the_library(UnaryFunction function, float x) {
   switch (function) {
     case UnaryFunction::kExp:
       return std::exp(x);
     case UnaryFunction::kSin:
       return std::sin(x);
-    default:
+    case UnaryFunction::kCos:
       return std::cos(x);
+    default:
+      return logarithm(x);
   }
 }
 
@@ -85,24 +97,53 @@ HWY_INLINE Vector sine(Vector x, uint64_t more) {
   return hn::Xor(result, hn::BitCast(kDoubles, sign));
 }
 
+// k ln(2) + ln(m), with m from sqrt(1/2) to sqrt(2), of normal numbers.
+HWY_INLINE Vector log(Vector x) {
+  const hn::RebindToSigned<Doubles> bits;
+  const auto number = hn::BitCast(bits, x);
+  const auto k = hn::ShiftRight<52>(hn::Sub(number, hn::Set(bits, 0x3fe6a09e667f3bcd)));
+  const Vector m = hn::BitCast(kDoubles, hn::Sub(number, hn::ShiftLeft<52>(k)));
+  const Vector one = hn::Set(kDoubles, 1.0);
+  const Vector f = hn::Div(hn::Sub(m, one), hn::Add(m, one));
+  // 2 atanh(f): the next term is below 2^-36 of it.
+  const Vector series =
+      polynomial(hn::Mul(f, f), {2.0, 2.0 / 3, 2.0 / 5, 2.0 / 7, 2.0 / 9, 2.0 / 11, 2.0 / 13});
+  const Vector shift = hn::Set(kDoubles, kRound);
+  const Vector whole = hn::Sub(hn::BitCast(kDoubles, hn::Add(hn::BitCast(bits, shift), k)), shift);
+  return hn::MulAdd(whole, hn::Set(kDoubles, 0.6931471805599453), hn::Mul(series, f));
+}
+
 HWY_INLINE Vector compute(UnaryFunction function, Vector x) {
   if (function == UnaryFunction::kExp) return exp(x);
+  if (function == UnaryFunction::kLog) return log(x);
   if (function == UnaryFunction::kCos) return sine(x, 1);
   return hn::IfThenElse(hn::Eq(x, hn::Zero(kDoubles)), x, sine(x, 0));  // of -0
+}
+
+// Whether `compute` is right about all of `x`. Above are infinity (to which not every target
+// rounds), and angles that need more of pi.
+HWY_INLINE bool are_computed(UnaryFunction function, hn::Vec<Floats> x) {
+  switch (function) {
+    case UnaryFunction::kExp:
+      return hn::AllTrue(kFloats, hn::Lt(x, hn::Set(kFloats, 88.0f)));
+    case UnaryFunction::kLog:
+      return hn::AllTrue(kFloats, hn::And(hn::Ge(x, hn::Set(kFloats, FLT_MIN)),
+                                          hn::Le(x, hn::Set(kFloats, FLT_MAX))));
+    default:
+      return hn::AllTrue(kFloats, hn::Lt(hn::Abs(x), hn::Set(kFloats, 1e6f)));
+  }
 }
 
 void run(UnaryFunction function, const float* in, float* out, size_t count) {
   constexpr size_t kMostLanes = hn::MaxLanes(kDoubles);
   const size_t lanes = hn::Lanes(kDoubles);
-  const bool is_exp = function == UnaryFunction::kExp;
-  // Above are infinity (to which not every target rounds), and angles that need more of pi.
-  const auto limit = hn::Set(kFloats, is_exp ? 88.0f : 1e6f);
   const auto least = hn::Set(kFloats, -150.0f);  // of which the power is zero
   for (size_t i = 0; i < count; i += lanes) {
     const size_t n = HWY_MIN(lanes, count - i);
+    // Behind the last number there are zeros.
     const auto x = n == lanes ? hn::LoadU(kFloats, in + i) : hn::LoadN(kFloats, in + i, n);
-    if (hn::AllTrue(kFloats, hn::Lt(is_exp ? x : hn::Abs(x), limit))) {
-      const auto bounded = is_exp ? hn::Max(x, least) : x;
+    if (are_computed(function, x)) {
+      const auto bounded = function == UnaryFunction::kExp ? hn::Max(x, least) : x;
       const auto y = hn::DemoteTo(kFloats, compute(function, hn::PromoteTo(kDoubles, bounded)));
       if (n == lanes) {
         hn::StoreU(y, kFloats, out + i);
@@ -122,10 +163,30 @@ void run(UnaryFunction function, const float* in, float* out, size_t count) {
 }
 #endif
 
+template <bool kIsInverse>
+void run_sqrt(const float* in, float* out, size_t count) {
+  const hn::ScalableTag<float> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto root = [d](auto x) HWY_ATTR {
+    const auto y = hn::Sqrt(x);
+    return kIsInverse ? hn::Div(hn::Set(d, 1.0f), y) : y;
+  };
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(root(hn::LoadU(d, in + i)), d, out + i);
+  hn::StoreN(root(hn::LoadN(d, in + i, count - i)), d, out + i, count - i);
+}
+
 }  // namespace
 
 void run_unary(UnaryFunction function, const float* in, float* out, size_t count) {
-  run(function, in, out, count);
+  switch (function) {
+    case UnaryFunction::kSqrt:
+      return run_sqrt<false>(in, out, count);
+    case UnaryFunction::kRsqrt:
+      return run_sqrt<true>(in, out, count);
+    default:
+      return run(function, in, out, count);
+  }
 }
 
 }  // namespace HWY_NAMESPACE

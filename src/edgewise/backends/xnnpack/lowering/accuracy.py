@@ -48,11 +48,14 @@ NAN_LOST = Deviation(
     "NaN beside a number: either of them", lambda x, y: x.isnan().logical_xor(y.isnan())
 )
 NAN_AMONG = Deviation("NaN among numbers may be passed over", lambda x: x.isnan())
-ROOT = Deviation("infinity: NaN; above 8.5e37: half too large", lambda x: x > 2.0**126)
-INVERSE_ROOT = Deviation("infinity: NaN; above 8.5e37: a third too small", ROOT.at)
+_OF_XNNPACK = "on x86, by ExecuTorch's runtime, and by edgewise's without AVX2"
+ROOT = Deviation(
+    f"infinity: NaN; above 8.5e37: half too large ({_OF_XNNPACK})", lambda x: x > 2.0**126
+)
+INVERSE_ROOT = Deviation(f"infinity: NaN; above 8.5e37: a third too small ({_OF_XNNPACK})", ROOT.at)
 LOGARITHM = Deviation(
-    "above 2.3e38: infinity, or the logarithm of about 2.3e38, as of NaN (x86 without AVX-512); "
-    "negative denormal numbers: -infinity",
+    "negative denormal numbers: -infinity; above 2.3e38: infinity, or the logarithm of about "
+    "2.3e38, as of NaN (by ExecuTorch's runtime, and by edgewise's on x86 without AVX2)",
     lambda x: (x > 2.3e38) | x.isnan() | ((x < 0) & (x > -SMALLEST)),
 )
 CLAMPED = Deviation("NaN: one of the bounds (x86 without AVX)", lambda x: x.isnan())
