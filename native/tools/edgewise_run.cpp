@@ -3,6 +3,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "edgewise/program.h"
@@ -43,6 +45,15 @@ Status set_inputs(Method& method, const Inputs& inputs) {
   return Status::ok_status();
 }
 
+Status make_folder(const std::string& folder) {
+  if (folder.empty()) return Status::ok_status();
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (!failed) return Status::ok_status();
+  return error(Code::kIo, "[edgewise_run] --output-dir must be a folder; '%s' cannot be made: %s",
+               folder.c_str(), failed.message().c_str());
+}
+
 Status write_outputs(const Method& method, const std::string& folder, Report& report) {
   for (size_t i = 0; i < method.info().outputs.size(); ++i) {
     const Value& value = *method.output(i);
@@ -73,6 +84,7 @@ Status run(const Options& options) {
   for (const std::string& path : options.backends) {
     EDGEWISE_RETURN_IF_ERROR(load_backend_library(file_path(path)).status());
   }
+  EDGEWISE_RETURN_IF_ERROR(make_folder(options.output_dir));
   const double start = now_ms();
   LoadOptions load;
   load.threads = options.threads;

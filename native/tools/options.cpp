@@ -17,7 +17,8 @@ latency and memory.
   --input FILE.npy    the next input; also a number, True or False. Once for each input;
                       without any, inputs are filled with pseudo-random numbers, the
                       same in every run
-  --output-dir DIR    write outputs to DIR/output_0.npy, DIR/output_1.npy, ...
+  --output-dir DIR    write outputs to DIR/output_0.npy, DIR/output_1.npy, ...; DIR is
+                      made if need be
   --threads N         threads of the program; 0: one for each physical core (0)
   --kernels FILE.so   a library of kernels (edgewise/kernel_library.h). Once for each
   --backends FILE.so  a library of backends (edgewise/backend_library.h). Once for each

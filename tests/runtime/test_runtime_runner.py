@@ -44,12 +44,18 @@ def file(model: torch.nn.Module, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 def test_outputs(file: Path, model: torch.nn.Module, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X.numpy())
-    shown = run(file, "--input", tmp_path / "x.npy", "--output-dir", tmp_path, "--json")
+    shown = run(file, "--input", tmp_path / "x.npy", "--output-dir", tmp_path / "a" / "b", "--json")
     assert shown.returncode == 0, shown.stderr
     told = json.loads(shown.stdout)
     assert told["outputs"] == ["float32[1, 8, 14, 14]"]
     assert_close([np.load(told["files"][0])], eager(model, (X,)))
     assert "profile" not in told
+
+
+def test_a_folder_for_outputs_that_is_a_file(file: Path) -> None:
+    shown = run(file, "--output-dir", file)
+    assert shown.returncode == 1
+    assert "--output-dir must be a folder; " in shown.stderr
 
 
 def test_a_bound_of_memory(file: Path) -> None:

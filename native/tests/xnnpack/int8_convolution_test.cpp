@@ -252,6 +252,25 @@ TEST(Int8Convolution, FollowsShapesOfSums) {
   }
 }
 
+TEST(Int8Winograd, FollowsSizes) {
+  const Case test = winograd({"", 2, 12, 12, 32, 48, {}, 1, {1, 1, 1, 1}});
+  const auto payload = payload_of(test, {2, 12, 12, 32}, {2, 12, 12, 48});
+  auto delegate = make_delegate(payload, nullptr, nullptr, 2);
+  auto plain = make_delegate(payload, nullptr, nullptr, 2, false);
+  ASSERT_TRUE(delegate.ok() && plain.ok());
+  for (const auto& [images, height, width] :
+       {std::tuple{2, 12, 12}, {1, 7, 5}, {3, 1, 1}, {1, 40, 23}, {2, 12, 12}}) {
+    const auto tensor = [&](int channels) {
+      return HostTensor(ScalarType::kChar, {images, height, width, channels});
+    };
+    HostTensor x = tensor(32), got = tensor(48), right = tensor(48);
+    x.fill(random_bytes(static_cast<size_t>(x.tensor().numel()), 3));
+    ASSERT_TRUE(run(**delegate, {&x, &got}).ok());
+    ASSERT_TRUE(run(**plain, {&x, &right}).ok());
+    EXPECT_EQ(got.read<int8_t>(), right.read<int8_t>()) << images << " " << height << " " << width;
+  }
+}
+
 const Case kCases[] = {
     {"Pointwise", 1, 5, 7, 64, 16},
     {"PointwiseOfManyRows", 2, 13, 11, 64, 48},
