@@ -70,8 +70,7 @@ Result<std::unique_ptr<Step>> FusedDepthwise::make(const Graph& graph, const Dep
   const size_t channels = graph.values[nodes.filter].shape.last();
   const size_t columns = kernels.columns;
   const size_t panels = padded_columns(kernels, channels) / columns;
-  const std::string form = std::string("depthwise ") + kernels.name + " " + std::to_string(side) +
-                           " " + std::to_string(channels);
+  const std::string form = weights_form("depthwise", kernels.name, {side, channels});
   auto weights = FusedKernelWeights::make(
       graph, nodes.filter, nodes.bias, panels * (side * side + 1) * columns, form, state,
       [&](const float* filter, const float* bias, float* packed) {

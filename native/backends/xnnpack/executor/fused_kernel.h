@@ -17,7 +17,10 @@ class FusedKernelOf : public Step {
  public:
   const std::vector<uint32_t>& reads() const final { return reads_; }
   const std::vector<uint32_t>& writes() const final { return writes_; }
-  std::string name() const final { return std::string("edgewise ") + name_ + " " + kernels_.name; }
+  std::string name() const final {
+    std::string result = "edgewise ";
+    return result.append(name_).append(" ").append(kernels_.name);
+  }
 
  protected:
   // `reads`: values, or kNone. `kernels` and `state` must outlive it.

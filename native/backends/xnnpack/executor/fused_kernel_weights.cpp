@@ -22,6 +22,13 @@ std::string key_of(const Graph& graph, uint32_t filter, uint32_t bias, const std
 
 }  // namespace
 
+std::string weights_form(const char* layout, const char* kernels,
+                         std::initializer_list<size_t> sizes) {
+  std::string form = std::string(layout) + " " + kernels + " ";
+  for (size_t size : sizes) form += std::to_string(size) + " ";
+  return form;
+}
+
 Result<FusedKernelWeights> FusedKernelWeights::make(const Graph& graph, uint32_t filter,
                                                     uint32_t bias, size_t count,
                                                     const std::string& form, ProgramState& state,

@@ -2,12 +2,17 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 
 #include "backends/xnnpack/constant_data.h"
 #include "backends/xnnpack/program_state.h"
 
 namespace edgewise::xnnpack {
+
+// What packed weights depend on beside constants: `layout`, whose kernels, and sizes, in one text.
+std::string weights_form(const char* layout, const char* kernels,
+                         std::initializer_list<size_t> sizes);
 
 class FusedKernelWeights {
  public:

@@ -74,9 +74,10 @@ Result<std::unique_ptr<Step>> FusedRowGemm::make(const Graph& graph, const RowGe
               .min = node.min,
               .max = node.max};
     const std::string scales = scales_text(filter, state.weights());
-    const std::string form = std::string("row gemm ") + kernels.name + " " + name_of(gemm.type) +
-                             " " + std::to_string(gemm.block) + " " + std::to_string(depth) + " " +
-                             std::to_string(gemm.columns) + " " + scales;
+    const std::string form =
+        weights_form("row gemm", kernels.name,
+                     {static_cast<size_t>(gemm.type), gemm.block, depth, gemm.columns}) +
+        scales;
     auto weights = FusedKernelWeights::make(
         graph, node.inputs[1], node.inputs[2], panels * gemm.panel_bytes / sizeof(float),
         scales.empty() ? "" : form, state,

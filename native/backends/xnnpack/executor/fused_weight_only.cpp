@@ -144,9 +144,9 @@ Result<std::unique_ptr<Step>> FusedWeightOnly::make(const Graph& graph, const Li
   const GraphValue& filter = graph.values[nodes.filter];
   const size_t columns = kernels.columns, panels = step->panels(), all = step->columns_;
   const std::string scales = scales_text(filter, state.weights());
-  const std::string form = std::string("weight only ") + kernels.name + " " +
-                           std::to_string(step->form_.depth) + " " + std::to_string(all) + " " +
-                           std::to_string(step->form_.block) + " " + scales;
+  const std::string form =
+      weights_form("weight only", kernels.name, {step->form_.depth, all, step->form_.block}) +
+      scales;
   const size_t bytes = panels * step->panel_bytes_;
   auto weights = FusedKernelWeights::make(
       graph, nodes.filter, nodes.bias, bytes / sizeof(float) + panels * columns,

@@ -93,9 +93,8 @@ Result<std::unique_ptr<Step>> FusedWinograd::make(const Graph& graph, const Line
   const size_t positions = step->winograd_.positions();
   const size_t packed_size = step->packed_floats();
   const size_t position_size = packed_size / positions;
-  const std::string form = std::string("winograd ") + kernels.name + " " +
-                           std::to_string(step->winograd_.out) + " " + std::to_string(in_channels) +
-                           " " + std::to_string(out_channels);
+  const std::string form =
+      weights_form("winograd", kernels.name, {step->winograd_.out, in_channels, out_channels});
   auto weights = FusedKernelWeights::make(
       graph, nodes.filter, nodes.bias, packed_size + in_channels + out_channels, form, state,
       [&](const float* filter, const float* bias, float* packed) {

@@ -115,9 +115,7 @@ Result<std::unique_ptr<Step>> Int8Convolution::make(const Graph& graph,
   const size_t run = filter.shape.elements() / columns / segments;
   const size_t at_once = kernels.step;
   const size_t bytes = step->channels_.bias.size() * segments * depth;
-  const std::string form = std::string("int8 gemm ") + kernels.name + " " +
-                           std::to_string(segments) + " " + std::to_string(run) + " " +
-                           std::to_string(columns);
+  const std::string form = weights_form("int8 gemm", kernels.name, {segments, run, columns});
   auto packed = FusedKernelWeights::make(
       graph, node.inputs[1], kNone, bytes / sizeof(float), form, state,
       [&](const float* filter_data, const float*, float* packed_data) {

@@ -60,8 +60,7 @@ Result<std::unique_ptr<Step>> Int8Depthwise::make(const Graph& graph, const Grap
   const Int8DepthwiseGroups groups = step->groups_;
   const size_t panel_bytes = groups.all() * Int8DepthwiseKernels::kGroupBytes;
   const size_t bytes = panels * panel_bytes;
-  const std::string form = std::string("int8 depthwise ") + kernels.name + " " +
-                           std::to_string(size) + " " + std::to_string(channels);
+  const std::string form = weights_form("int8 depthwise", kernels.name, {size, channels});
   auto packed = FusedKernelWeights::make(
       graph, node.inputs[1], kNone, bytes / sizeof(float), form, state,
       [&](const float* filter_data, const float*, float* packed_data) {

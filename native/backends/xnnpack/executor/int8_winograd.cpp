@@ -66,8 +66,7 @@ Result<std::unique_ptr<Step>> Int8Winograd::make(const Graph& graph, const Graph
                                                  ProgramState& state) {
   std::unique_ptr<Int8Winograd> step(new Int8Winograd(graph, node, kernels, state));
   const size_t ins = step->in_channels_, outs = step->channels_.count;
-  const std::string form = std::string("int8 winograd ") + kernels.name + " " +
-                           std::to_string(ins) + " " + std::to_string(outs);
+  const std::string form = weights_form("int8 winograd", kernels.name, {ins, outs});
   auto weights = FusedKernelWeights::make(
       graph, node.inputs[1], kNone, kPositions * ins * outs * sizeof(int16_t) / sizeof(float), form,
       state, [&](const float* filter_data, const float*, float* packed) {

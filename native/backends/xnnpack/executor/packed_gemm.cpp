@@ -46,8 +46,8 @@ Result<PackedGemm> PackedGemm::make(const Graph& graph, const LinearNodes& nodes
   const size_t depth = is_transposed ? filter[0] : filter.elements() / filter[0];
   const size_t columns = filter.elements() / depth;
   const size_t padded = padded_columns(kernels, columns);
-  const std::string form = std::string("gemm ") + kernels.name + " " + std::to_string(depth) + " " +
-                           std::to_string(columns) + (is_transposed ? " transposed" : "");
+  const std::string form =
+      weights_form("gemm", kernels.name, {depth, columns, size_t{is_transposed}});
   auto weights = FusedKernelWeights::make(
       graph, nodes.filter, nodes.bias, (depth + 1) * padded, form, state,
       [&](const float* from, const float* bias, float* packed) {

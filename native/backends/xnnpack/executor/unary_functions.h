@@ -9,8 +9,8 @@ namespace edgewise::xnnpack {
 
 enum class UnaryFunction : uint8_t { kExp, kSin, kCos, kLog, kSqrt, kRsqrt };
 
-// Within one unit in the last place of the exact results (1 / sqrt: one and a half), and as the standard library at NaN,
-// infinities and zeros. `out` may be `in`.
+// Within one unit in the last place of the exact results (1 / sqrt: one and a half), and as the
+// standard library at NaN, infinities and zeros. `out` may be `in`.
 void run_unary_function(UnaryFunction function, const float* in, float* out, size_t count);
 
 }  // namespace edgewise::xnnpack
