@@ -361,6 +361,16 @@ struct InverseRoot {
   }
 };
 
+// exp2 is lowered to a power of 2, for other runtimes.
+struct PowerOfTwo {
+  static constexpr bool kFloatingOnly = true;
+  static constexpr size_t kWide = sizeof(double);
+  template <typename C>
+  C operator()(C exponent) const {
+    return math::exp2(exponent);
+  }
+};
+
 template <typename Op, bool kScalar>
 Status scaled(KernelContext& context) {
   const Operand a = tensor_operand(context, 0);
@@ -423,7 +433,12 @@ Status pow_tensor_scalar(KernelContext& context) {
 Status pow_scalar_tensor(KernelContext& context) {
   const Operand a = scalar_operand(context, 0), b = tensor_operand(context, 1);
   Tensor* out = elementwise_output(context, 2);
-  return run_elementwise<Pow, 2>(context, {a, b}, out, Pow(), ResultRule::kPromoted);
+  if (!context.ok()) return context.status();
+  const ElementwiseTypes types = elementwise_types(std::array{a, b}, ResultRule::kPromoted);
+  if (is_floating(types.common) && scalar_to<double>(a.number) == 2) {
+    return run_elementwise(context, std::array{b}, out, PowerOfTwo(), types);
+  }
+  return run_elementwise<Pow, 2>(context, {a, b}, out, Pow(), types);
 }
 
 constexpr KernelEntry kKernels[] = {
