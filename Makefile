@@ -22,7 +22,7 @@ TOOLCHAIN_macos := macos-aarch64
 CROSS_TESTS := OFF
 
 .PHONY: help setup native demo check test pytest ctest conformance interop matrix mutation fuzz lint format sanitize sanitize-threads audit docs bench wheel runtime-wheel wheels clean distclean
-.PHONY: test-levels cross cross-test firmware-test microcontroller-test web web-test java java-test android $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS_RUN:%=cross-ctest-%) cross-build-tests-macos
+.PHONY: test-levels test-avx512 cross cross-test firmware-test microcontroller-test web web-test java java-test android $(CROSS:%=cross-%) $(CROSS:%=cross-test-%) $(CROSS_RUN:%=cross-ctest-%) cross-build-tests-macos
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -121,6 +121,10 @@ test-levels: ctest
 	@if [ -d build/cross/armv7/native/tests ]; then \
 	  $(QUIET) --show '^[0-9]+% tests passed' build/logs/ctest-armv7.log "ctest for armv7" \
 	    ctest --test-dir build/cross/armv7 --output-on-failure --no-tests=error -j 2; fi
+
+# Kernels for AVX-512 where the CPU has none, in Bochs: TESTS="weight_only unary:*Log*". Half an hour.
+test-avx512: ctest
+	@$(PY) tools/emulated_tests.py $(TESTS)
 
 # As many processes as there are cores, but each takes up to 3 GB. A file's tests share models.
 pytest: native

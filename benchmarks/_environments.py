@@ -20,6 +20,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
         "tabulate>=0.9",
         "pandas>=2",
     ),
+    "mlx": ("mlx[cpu]==0.32.4", "mlx-lm==0.32.2"),
     "llama.cpp": ("llama-cpp-python==0.3.36", "--no-binary=llama-cpp-python"),
 }
 """What pip installs; the framework's own package first."""

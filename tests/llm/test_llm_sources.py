@@ -264,6 +264,129 @@ def test_experts_in_four_bits(tmp_path: Path) -> None:
         assert torch.equal(weight, found[name]), name
 
 
+MLX = [("affine", bits, 32) for bits in (2, 3, 4, 5, 6, 8)]
+MLX += [("mxfp4", 4, 32), ("nvfp4", 4, 16), ("mxfp8", 8, 32)]
+
+
+def of_mlx(shape: torch.Size, mode: str, bits: int, group: int) -> Packed:
+    """Random numbers, as `mx.quantize` packs them: bit after bit, the lowest first."""
+    generator = np.random.default_rng(0)
+    integers = generator.integers(0, 1 << bits, shape)
+    if mode == "mxfp8":
+        integers = np.where(integers % 128 == 127, 1, integers)  # no NaN
+    each = (integers[..., None] >> np.arange(bits)) & 1
+    words = np.packbits(each.reshape(shape[0], -1).astype(np.uint8), axis=-1, bitorder="little")
+    parts: Parts = {"weight": torch.from_numpy(words.view(np.uint32))}
+    held = torch.from_numpy(integers)
+    groups = (shape[0], shape[1] // group)
+    if mode == "affine":
+        numbers = held.float()
+        parts["scales"] = torch.rand(groups).half() / 100
+        parts["biases"] = -parts["scales"] * 3
+        factors, added = parts["scales"].float(), parts["biases"].float()
+    else:
+        eights = held.to(torch.uint8).view(torch.float8_e4m3fn)
+        numbers = eights.float() if mode == "mxfp8" else fp4_numbers(held)
+        if mode == "nvfp4":
+            factors = (torch.rand(groups) / 8).to(torch.float8_e4m3fn)
+            parts["scales"] = factors.view(torch.uint8)
+        else:
+            parts["scales"] = torch.randint(115, 122, groups, dtype=torch.uint8)
+            factors = torch.ldexp(torch.ones(groups), parts["scales"].int() - 127)
+        factors, added = factors.float(), torch.zeros(groups)
+    spread = [x.repeat_interleave(group, -1) for x in (factors, added)]
+    return parts, numbers * spread[0] + spread[1]
+
+
+@pytest.mark.parametrize(("mode", "bits", "group"), MLX)
+def test_checkpoints_of_mlx(mode: str, bits: int, group: int, tmp_path: Path) -> None:
+    """What mlx-lm 0.32.2 itself writes was read alike: benchmarks/mlx_sources.py."""
+    from safetensors.torch import save_file
+
+    torch.manual_seed(0)
+    model = random_model({**OPTIONS, "tie_word_embeddings": False})
+    tensors, want = {}, {}
+    other = "model.layers.0.self_attn.q_proj"  # has settings of its own
+    for name, weight in model.state_dict().items():
+        layer = name.rpartition(".")[0]
+        parts: Parts = {"weight": weight}
+        want[name] = weight
+        if layer.endswith((*LINEAR, "embed_tokens", "lm_head")):
+            form = ("affine", 8, 64) if layer == other else (mode, bits, group)
+            parts, want[name] = of_mlx(weight.shape, *form)
+        tensors |= {f"{layer}.{part}": value.contiguous() for part, value in parts.items()}
+    save_file(tensors, tmp_path / "model.safetensors")
+    about: dict[str, Any] = {"group_size": group, "bits": bits, "mode": mode}
+    about[other] = {"group_size": 64, "bits": 8, "mode": "affine"}
+    config = {**model.config.to_dict(), "quantization": about, "quantization_config": about}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    found = load_model(tmp_path).state_dict()
+    assert want.keys() == found.keys()
+    for name, weight in want.items():
+        torch.testing.assert_close(found[name], weight, rtol=1e-6, atol=1e-7, msg=name)
+
+
+@pytest.mark.parametrize("kind", ["qwen3_moe", "mixtral"])
+def test_experts_of_mlx(kind: str, tmp_path: Path) -> None:
+    """Which lie in one tensor, under other names."""
+    from safetensors.torch import load_file, save_file
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from edgewise.llm.architectures import architecture_of
+
+    row = architecture_of(kind)
+    assert row is not None
+    named: Any = AutoConfig
+    made = named.for_model(kind, **{**OPTIONS, **row.small, "tie_word_embeddings": False})
+    torch.manual_seed(0)
+    model: Any = AutoModelForCausalLM.from_config(made).float()
+    model.save_pretrained(tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    names = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
+    experts: dict[str, dict[int, torch.Tensor]] = {}
+    tensors: Parts = {}
+    for name, weight in stored.items():
+        before, found, after = name.partition(".experts.")
+        if not found:
+            tensors[name] = weight
+            continue
+        index, part, _ = after.split(".")
+        joined = f"{before}.switch_mlp.{names.get(part, part)}.weight"
+        experts.setdefault(joined, {})[int(index)] = weight
+    assert experts
+    for name, each in experts.items():
+        tensors[name] = torch.stack([each[i] for i in range(len(each))])
+    save_file(tensors, tmp_path / "model.safetensors")
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["quantization"] = {"group_size": 64, "bits": 4}  # of no layer here
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    found = load_model(tmp_path).state_dict()
+    for name, weight in model.state_dict().items():
+        torch.testing.assert_close(found[name], weight, rtol=0, atol=0, msg=name)
+
+
+REFUSED_OF_MLX = {
+    "family": ({}, {"model_type": "qwen3_next"}, "MLX must be of cohere, .*; got 'qwen3_next'"),
+    "mode": ({"mode": "mxfp4", "bits": 8}, {}, "mxfp4 of 4 bits; .* got mxfp4 of 8 bits"),
+    "parts": ({"bits": 8}, {}, "the parts of .* must fit affine of 8 bits in groups of 32; got"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_OF_MLX)
+def test_checkpoints_of_mlx_that_are_refused(case: str, tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    changes, others, message = REFUSED_OF_MLX[case]
+    layer = "model.layers.0.self_attn.q_proj"
+    parts, _ = of_mlx(torch.Size((64, 64)), "affine", 4, 32)
+    save_file({f"{layer}.{part}": x for part, x in parts.items()}, tmp_path / "model.safetensors")
+    about = {"group_size": 32, "bits": 4} | changes
+    config = {**OPTIONS, "model_type": "llama", "quantization": about} | others
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=message):
+        load_model(tmp_path)
+
+
 @pytest.mark.parametrize("kind", ["qwen3_moe", "gemma3"])
 def test_names_in_packed_checkpoints(kind: str, tmp_path: Path) -> None:
     """That are not those of the modules: each expert's own layers, and the language model in one

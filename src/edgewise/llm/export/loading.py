@@ -67,7 +67,8 @@ def load_model(checkpoint: str | Path) -> Any:
     about = quantization_of(config)
     try:
         if about is not None:
-            values = {k: v for k, v in config.items() if k != "quantization_config"}
+            others = ("quantization", "quantization_config")
+            values = {k: v for k, v in config.items() if k not in others}
             model = _with_weights(_empty(values), float_weights(directory, about), checkpoint)
             _take_generation_config(model, directory)
             return _text_part(model).eval()

@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from edgewise.llm.export.mlx_weights import mlx_problem, mlx_weights
+
 __all__ = ["PACKINGS", "packing_problem"]
 
 Tensors = Mapping[str, torch.Tensor]
@@ -45,6 +47,8 @@ def packing_problem(about: Mapping[str, Any]) -> str:
                 f"must be gptq of 4 or 8 bits, or awq of 4 in the form gemm; got {method} of "
                 f"{bits} bits, {version}"
             )
+    if method == "mlx":
+        return mlx_problem(about)
     if method == "compressed-tensors":
         sparse = (about.get("sparsity_config") or {}).get("format", "dense")
         formats = {sparse} - {"dense"} | {_format(about, group) for group in _groups(about)}
@@ -297,6 +301,7 @@ PACKINGS: Mapping[str, Callable[[Tensors, Mapping[str, Any]], dict[str, torch.Te
     "compressed-tensors": _compressed,
     "bitsandbytes": _bitsandbytes,
     "torchao": _torchao,
+    "mlx": mlx_weights,
 }
 """What makes float weights of stored ones, by `quant_method`."""
 

@@ -26,9 +26,11 @@ __all__ = [
 
 
 def quantization_of(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The `quantization_config` of a config.json; None for floats. ValueError for a method, or a
-    form of one, that is unknown."""
-    about = config.get("quantization_config")
+    """The `quantization_config` of a config.json, or of MLX's its `quantization`; None for floats.
+    ValueError for a method, or a form of one, that is unknown."""
+    about, of_mlx = config.get("quantization_config"), config.get("quantization")
+    if isinstance(of_mlx, dict) and "quant_method" not in (about or {}):
+        about = {**of_mlx, "quant_method": "mlx", "model_type": config.get("model_type")}
     if about is None:
         return None
     about = about if isinstance(about, dict) else {}

@@ -1,0 +1,132 @@
+"""Checkpoints of MLX that `edgewise llm export` reads, against MLX itself.
+
+A small model of each family with random weights is quantized by mlx-lm on this CPU; the folder is
+read.
+
+- weights: largest difference of a weight that was read from the model's own, in steps of 8 bits
+  over that weight's range (a group's steps are no larger); biases and norms must be equal.
+- logits: largest difference between the model that was read and MLX's, in units of the largest,
+  and for how many tokens both choose the same next one. MLX computes some families otherwise: no
+  windows (Gemma 2, 3), other names of scaled or partial positions (GLM, Phi), another GELU (Gemma,
+  StarCoder).
+
+The exit code is 0 if all weights are within one step, and all forms of quantization (Llama) within
+1e-5 of MLX's logits.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from _common import add_cache_options, report
+from _environments import python_of
+from gguf_sources import MODELS
+from llm_architectures import prompt_of, small_model
+
+FORMS = [
+    *((64, bits, "affine") for bits in (2, 3, 4, 5, 6, 8)),
+    (32, 4, "mxfp4"),
+    (16, 4, "nvfp4"),
+    (32, 8, "mxfp8"),
+]
+_SMALL: dict[str, dict[str, Any]] = {  # where the defaults are large
+    "helium": {"head_dim": 16, "num_key_value_heads": 2},
+    "internlm3": {"head_dim": 16},
+}
+_CONFIG: dict[str, dict[str, Any]] = {  # which published ones have
+    "glm4": {"partial_rotary_factor": 0.5},
+    "phi": {"partial_rotary_factor": 0.5},
+    "qwen3_moe": {"num_experts": 4, "decoder_sparse_step": 1, "mlp_only_layers": []},
+    "stablelm": {"partial_rotary_factor": 0.25},
+}
+
+
+def made(kind: str, more: dict[str, Any]) -> Any:
+    """A small model of the family."""
+    from edgewise.llm.architectures import Architecture, architecture_of
+
+    known = architecture_of(kind)
+    values = next((values for name, values in MODELS.values() if name == kind), {})
+    small = {**(known.small if known else {}), **values, **_SMALL.get(kind, {}), **more}
+    torch.manual_seed(0)
+    model = small_model(Architecture(kind, (kind,), "", small))
+    model.tie_weights()
+    return model
+
+
+def row_of(kind: str, form: tuple[int, int, str], python: str, **more: Any) -> dict[str, Any]:
+    """Of the table that the script prints."""
+    from edgewise.llm.export import load_model
+
+    model = made(kind, more)
+    worker = [python, str(Path(__file__).with_name("_mlx_lm.py"))]
+    group, bits, mode = form
+    row: dict[str, Any] = {"family": kind, "form": f"{mode}, {bits} bits, groups of {group}"}
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(f"{folder}/float")
+        path = Path(folder, "float", "config.json")
+        config = json.loads(path.read_text()) | _CONFIG.get(kind, {})
+        theta = (config.get("rope_parameters") or {}).get("rope_theta")
+        path.write_text(json.dumps(config | ({"rope_theta": theta} if theta else {})))
+        _run([*worker, "convert", f"{folder}/float", f"{folder}/mlx", *map(str, form)])
+        found = load_model(f"{folder}/mlx")
+        row["weights"] = _steps(found.state_dict(), model.state_dict())
+        text = prompt_of(model)
+        with torch.no_grad():
+            ours = found(torch.tensor([text]), use_cache=False).logits[0].numpy()
+        _run([*worker, "logits", f"{folder}/mlx", json.dumps(text), f"{folder}/logits.npy"])
+        theirs = np.load(f"{folder}/logits.npy")
+    row["logits"] = float(np.abs(ours - theirs).max() / np.abs(ours).max())
+    row["next tokens"] = f"{int((ours.argmax(-1) == theirs.argmax(-1)).sum())} of {len(text)}"
+    return row
+
+
+def _steps(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> float:
+    """Infinite if a weight is missing, or one differs that is not quantized."""
+    if found.keys() != wanted.keys():
+        return float("inf")
+    most = 0.0
+    for name, weight in wanted.items():
+        off = float((found[name] - weight).abs().max())
+        step = float(weight.max() - weight.min()) / 255 if weight.dim() > 1 else 0.0
+        most = max(most, off / step if off and step else 0.0 if not off else float("inf"))
+    return most
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError((done.stderr.strip().splitlines() or ["no message"])[-1])
+
+
+def main() -> int:
+    """Prints the table."""
+    from edgewise.llm.export.mlx_weights import MLX_FAMILIES
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="model types; default: all")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    add_cache_options(parser, refresh=False)
+    options = parser.parse_args()
+    python = python_of("mlx", options.cache)
+    cases = [(kind, (32, 8, "affine")) for kind in options.names or sorted(MLX_FAMILIES)]
+    rows = []
+    for kind, form in cases:
+        rows.append(row_of(kind, form, python))
+        print(rows[-1], file=sys.stderr, flush=True)
+    families = len(rows)
+    if not options.names:
+        rows += [row_of("llama", form, python, hidden_size=128) for form in FORMS]
+    report("MLX: what is read, and what MLX computes", rows, [], options.json)
+    wrong = any(row["weights"] > 1 for row in rows[:families])
+    return int(wrong or any(row["logits"] > 1e-5 for row in rows[families:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
