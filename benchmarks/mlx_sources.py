@@ -6,9 +6,9 @@ read.
 - weights: largest difference of a weight that was read from the model's own, in steps of 8 bits
   over that weight's range (a group's steps are no larger); biases and norms must be equal.
 - logits: largest difference between the model that was read and MLX's, in units of the largest,
-  and for how many tokens both choose the same next one. MLX computes some families otherwise: no
-  windows (Gemma 2, 3), other names of scaled or partial positions (GLM, Phi), another GELU (Gemma,
-  StarCoder).
+  and for how many tokens both choose the same next one. MLX computes some families otherwise:
+  Gemma 2 without windows, Gemma and StarCoder with another GELU; and it reads positions of Gemma 3
+  and GLM by other names in config.json than `transformers` 5 writes.
 
 The exit code is 0 if all weights are within one step, and all forms of quantization (Llama) within
 1e-5 of MLX's logits.
