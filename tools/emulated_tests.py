@@ -4,8 +4,8 @@ python tools/emulated_tests.py [--cpu MODEL] [--minutes N] [TEST[:FILTER] ...]
 
 TEST is part of the names of binaries in build/dev/native/tests, FILTER one for GoogleTest. The
 machine boots Debian's kernel from a CD that is made here, with the tests in its first file system;
-what they print comes by the serial port. It runs about ten million instructions a second: a
-minute for the kernel, then some minutes for a test. Models of other CPUs: `bochs --help cpu`.
+what they print comes by the serial port. Where a core is free for it, it starts within a
+minute; tests take some hundred times as long as on a CPU. Models of other CPUs: `bochs --help cpu`.
 Debian's kernel does not start on Bochs 2.7's Ice Lake and Tiger Lake, so that AVX512-VNNI cannot be
 played.
 """
@@ -45,6 +45,7 @@ INIT = """#!/bin/busybox sh
 /bin/busybox grep -m1 "model name" /proc/cpuinfo
 {commands}
 echo "ended all"
+/bin/busybox sleep 3600
 """
 BOOT = """DEFAULT linux
 LABEL linux
