@@ -122,7 +122,7 @@ test-levels: ctest
 	  $(QUIET) --show '^[0-9]+% tests passed' build/logs/ctest-armv7.log "ctest for armv7" \
 	    ctest --test-dir build/cross/armv7 --output-on-failure --no-tests=error -j 2; fi
 
-# Kernels for AVX-512 where the CPU has none, in Bochs: TESTS="weight_only unary:*Log*". Half an hour.
+# Kernels for AVX-512 where the CPU has none, in Bochs: TESTS="weight_only unary:*Log*".
 test-avx512: ctest
 	@$(PY) tools/emulated_tests.py $(TESTS)
 
