@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["MLX_FAMILIES", "mlx_problem", "mlx_weights"]
+__all__ = ["FP4", "MLX_FAMILIES", "mlx_problem", "mlx_weights"]
 
 _NAMES = """
 cohere cohere2 ernie4_5 gemma gemma2 gemma3_text glm glm4 granite helium hunyuan_v1_dense internlm3
@@ -28,7 +28,8 @@ adds one to norms, or takes weights apart."""
 _AFFINE_BITS = (2, 3, 4, 5, 6, 8)
 _MODES = {"affine": _AFFINE_BITS, "mxfp4": (4,), "nvfp4": (4,), "mxfp8": (8,)}
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-_FP4 = torch.tensor([*_E2M1, *(-value for value in _E2M1)])
+FP4 = torch.tensor([*_E2M1, *(-value for value in _E2M1)])
+"""The numbers of four bits, a sign, two of exponent and one of mantissa."""
 
 _EXPERTS = re.compile(r"(.*\.(?:mlp|block_sparse_moe))\.switch_mlp\.(gate|up|down)_proj\.weight")
 _MIXTRAL = {"gate": "w1", "down": "w2", "up": "w3"}
@@ -96,7 +97,7 @@ def _dequantized(
         numbers = weight.view(torch.float8_e4m3fn).float()
     else:
         numbers = _numbers(weight, bits)
-        numbers = numbers.float() if mode == "affine" else _FP4[numbers.long()]
+        numbers = numbers.float() if mode == "affine" else FP4[numbers.long()]
     if mode == "nvfp4":
         factors = scales.view(torch.float8_e4m3fn).float()
     elif mode == "affine":

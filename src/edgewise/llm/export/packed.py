@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from edgewise.llm.export.mlx_weights import mlx_problem, mlx_weights
+from edgewise.llm.export.mlx_weights import FP4, mlx_problem, mlx_weights
 
 __all__ = ["PACKINGS", "packing_problem"]
 
@@ -26,10 +26,6 @@ Tensors = Mapping[str, torch.Tensor]
 
 _AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)
 """Where in 32 bits AWQ puts 4-bit columns 0 to 7."""
-
-_E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-_FP4 = torch.tensor([*_E2M1, *(-value for value in _E2M1)])
-"""The numbers of four bits, a sign, two of exponent and one of mantissa."""
 
 
 def packing_problem(about: Mapping[str, Any]) -> str:
@@ -347,7 +343,7 @@ def _unpacked(packed: torch.Tensor, bits: int, dim: int) -> torch.Tensor:
 
 def _fp4(packed: torch.Tensor) -> torch.Tensor:
     """float32 [..., 2 * n] of bytes [..., n], the first of two numbers in the low bits."""
-    return _FP4[torch.stack([packed & 15, packed >> 4], -1).flatten(-2).long()]
+    return FP4[torch.stack([packed & 15, packed >> 4], -1).flatten(-2).long()]
 
 
 def _scaled(
