@@ -166,23 +166,30 @@ def sources(cache: Path) -> Path:
     return found[0]
 
 
+def model_of(kind: str, values: dict[str, Any]) -> Any:
+    """A small one of the family, with these values in its config."""
+    from edgewise.llm.architectures import Architecture, architecture_of
+
+    known = architecture_of(kind)
+    torch.manual_seed(0)
+    small = {**(known.small if known else {}), **values}
+    model = small_model(Architecture(kind, (kind,), "", small))
+    model.tie_weights()
+    return model
+
+
 def row_of(name: str, python: str, converter: Path) -> dict[str, Any]:
     """Of the table that the script prints."""
-    from edgewise.llm.architectures import Architecture, architecture_of
     from edgewise.llm.export import load_model
 
     kind, values = MODELS[name]
-    known = architecture_of(kind)
-    small = {**(known.small if known else {}), "head_dim": 16, **values}
-    torch.manual_seed(0)
-    model = small_model(Architecture(name, (kind,), "", small))
-    model.tie_weights()
+    model = model_of(kind, {"head_dim": 16, **values})
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         _complete(Path(folder))
         file = f"{folder}/model.gguf"
         worker = str(Path(__file__).with_name("_gguf_llamacpp.py"))
-        _run([sys.executable, worker, "convert", str(converter), folder, file])
+        run([sys.executable, worker, "convert", str(converter), folder, file])
         found = load_model(file)
         text = prompt_of(model)
         with torch.no_grad():
@@ -192,7 +199,7 @@ def row_of(name: str, python: str, converter: Path) -> dict[str, Any]:
         most = np.abs(whole).max()
         row = {"family": name, "reading": float(np.abs(read - whole).max() / most)}
         try:
-            _run([python, worker, "logits", file, json.dumps(text), f"{folder}/logits.npy"])
+            run([python, worker, "logits", file, json.dumps(text), f"{folder}/logits.npy"])
         except RuntimeError as failure:
             return {**row, "llama.cpp": str(failure)[-60:], "next tokens": "-"}
         theirs = np.load(f"{folder}/logits.npy")
@@ -220,7 +227,8 @@ def _complete(folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config))
 
 
-def _run(command: list[str]) -> None:
+def run(command: list[str]) -> None:
+    """RuntimeError with the last line that it said, if it fails."""
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         said = done.stderr.strip().splitlines()

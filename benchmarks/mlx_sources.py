@@ -16,7 +16,6 @@ The exit code is 0 if all weights are within one step, and all forms of quantiza
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -26,8 +25,8 @@ import numpy as np
 import torch
 from _common import add_cache_options, report
 from _environments import python_of
-from gguf_sources import MODELS
-from llm_architectures import prompt_of, small_model
+from gguf_sources import MODELS, model_of, run
+from llm_architectures import prompt_of
 
 FORMS = [
     *((64, bits, "affine") for bits in (2, 3, 4, 5, 6, 8)),
@@ -47,24 +46,12 @@ _CONFIG: dict[str, dict[str, Any]] = {  # which published ones have
 }
 
 
-def made(kind: str, more: dict[str, Any]) -> Any:
-    """A small model of the family."""
-    from edgewise.llm.architectures import Architecture, architecture_of
-
-    known = architecture_of(kind)
-    values = next((values for name, values in MODELS.values() if name == kind), {})
-    small = {**(known.small if known else {}), **values, **_SMALL.get(kind, {}), **more}
-    torch.manual_seed(0)
-    model = small_model(Architecture(kind, (kind,), "", small))
-    model.tie_weights()
-    return model
-
-
 def row_of(kind: str, form: tuple[int, int, str], python: str, **more: Any) -> dict[str, Any]:
     """Of the table that the script prints."""
     from edgewise.llm.export import load_model
 
-    model = made(kind, more)
+    values = next((values for name, values in MODELS.values() if name == kind), {})
+    model = model_of(kind, {**values, **_SMALL.get(kind, {}), **more})
     worker = [python, str(Path(__file__).with_name("_mlx_lm.py"))]
     group, bits, mode = form
     row: dict[str, Any] = {"family": kind, "form": f"{mode}, {bits} bits, groups of {group}"}
@@ -74,13 +61,13 @@ def row_of(kind: str, form: tuple[int, int, str], python: str, **more: Any) -> d
         config = json.loads(path.read_text()) | _CONFIG.get(kind, {})
         theta = (config.get("rope_parameters") or {}).get("rope_theta")
         path.write_text(json.dumps(config | ({"rope_theta": theta} if theta else {})))
-        _run([*worker, "convert", f"{folder}/float", f"{folder}/mlx", *map(str, form)])
+        run([*worker, "convert", f"{folder}/float", f"{folder}/mlx", *map(str, form)])
         found = load_model(f"{folder}/mlx")
         row["weights"] = _steps(found.state_dict(), model.state_dict())
         text = prompt_of(model)
         with torch.no_grad():
             ours = found(torch.tensor([text]), use_cache=False).logits[0].numpy()
-        _run([*worker, "logits", f"{folder}/mlx", json.dumps(text), f"{folder}/logits.npy"])
+        run([*worker, "logits", f"{folder}/mlx", json.dumps(text), f"{folder}/logits.npy"])
         theirs = np.load(f"{folder}/logits.npy")
     row["logits"] = float(np.abs(ours - theirs).max() / np.abs(ours).max())
     row["next tokens"] = f"{int((ours.argmax(-1) == theirs.argmax(-1)).sum())} of {len(text)}"
@@ -97,12 +84,6 @@ def _steps(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> f
         step = float(weight.max() - weight.min()) / 255 if weight.dim() > 1 else 0.0
         most = max(most, off / step if off and step else 0.0 if not off else float("inf"))
     return most
-
-
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError((done.stderr.strip().splitlines() or ["no message"])[-1])
 
 
 def main() -> int:

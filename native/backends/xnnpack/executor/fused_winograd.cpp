@@ -25,10 +25,6 @@ size_t filter_size(const Window& window) {
   return kTaps * kTaps * size_t{window.group_inputs} * window.group_outputs;
 }
 
-size_t tiles_of(const WinogradKernels& winograd, const Shape& out) {
-  return out[0] * divide_up(out[1], winograd.out) * divide_up(out[2], winograd.out);
-}
-
 // Whether reading the weights is what takes time.
 bool are_few(const FloatKernels& kernels, size_t tiles) { return tiles <= 2 * kernels.rows; }
 
@@ -36,8 +32,9 @@ bool are_few(const FloatKernels& kernels, size_t tiles) { return tiles <= 2 * ke
 const WinogradKernels& choose_tiles(const FloatKernels& kernels, const Window& window,
                                     const Shape& out) {
   const WinogradKernels &small = kernels.small_winograd, &large = kernels.large_winograd;
-  const size_t tiles = tiles_of(large, out);
-  const bool is_less = tiles * large.positions() < tiles_of(small, out) * small.positions();
+  const size_t tiles = winograd_tiles(out, large.out);
+  const bool is_less =
+      tiles * large.positions() < winograd_tiles(out, small.out) * small.positions();
   const size_t bytes = large.positions() * window.group_inputs *
                        padded_columns(kernels, window.group_outputs) * sizeof(float);
   return is_less && bytes <= kMostLargeBytes && !are_few(kernels, tiles) ? large : small;
@@ -73,7 +70,7 @@ const char* winograd_rule(const Graph& graph, const std::vector<Shape>& shapes,
   const Window& w = node.window;
   const Shape& out = shapes[nodes.output];
   const size_t pixels = out[0] * out[1] * out[2];
-  const size_t tiles = out[0] * divide_up(out[1], 2) * divide_up(out[2], 2);
+  const size_t tiles = winograd_tiles(out, 2);
   if (w.group_inputs < kLeastChannels || w.group_outputs < kLeastChannels) {
     return "32 channels or more, before and after";
   }

@@ -46,7 +46,7 @@ const char* int8_winograd_rule(const Graph& graph, const std::vector<Shape>& sha
     return "transformed weights of 4 MiB or less";
   }
   const Shape& out = shapes[node.outputs[0]];
-  const size_t tiles = out[0] * divide_up(out[1], 2) * divide_up(out[2], 2);
+  const size_t tiles = winograd_tiles(out, Int8WinogradKernels::kOut);
   if (tiles * kPositions * 3 > out[0] * out[1] * out[2] * kTaps * kTaps * 2) {
     return "tiles of 2x2 results that save a third of all products";
   }

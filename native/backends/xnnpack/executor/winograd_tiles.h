@@ -16,6 +16,11 @@ inline bool suits_winograd(const GraphNode& node) {
 inline constexpr const char* kWinogradNodeRule =
     "a 3x3 convolution, stride 1, no dilation, no groups";
 
+// Of the batch, with `size` x `size` results each.
+inline size_t winograd_tiles(const Shape& out, size_t size) {
+  return out[0] * divide_up(out[1], size) * divide_up(out[2], size);
+}
+
 class WinogradTiles {
  public:
   // A tile has `out` x `out` results, of `in` x `in` pixels.
@@ -29,7 +34,7 @@ class WinogradTiles {
     out_width_ = out[2];
     columns_ = divide_up(out_width_, out_);
     per_image_ = divide_up(out_height_, out_) * columns_;
-    count_ = out[0] * per_image_;
+    count_ = winograd_tiles(out, out_);
   }
   // Of the batch.
   size_t count() const { return count_; }
