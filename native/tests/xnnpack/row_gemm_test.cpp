@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <span>
 
@@ -60,7 +61,7 @@ Floats products(const Floats& x, size_t rows, const GraphValue& filter, const Fl
     }
     EXPECT_EQ(y[is_cached].back(), 42);
   }
-  EXPECT_EQ(y[0], y[1]);
+  EXPECT_EQ(std::memcmp(y[0].data(), y[1].data(), y[0].size() * sizeof(float)), 0);
   return y[1];
 }
 
@@ -292,6 +293,31 @@ TEST(RowGemmKernel, QuantizesAsPyTorchDoes) {
       const Floats y = products(x, rows, filter, nullptr, -kInfinity, kInfinity);
       for (size_t i = 0; i < rows * kDepth; ++i) {
         EXPECT_NEAR(y[i] / eager.scale, eager.steps_of(x[i]), 1e-3) << i;
+      }
+    }
+  }
+}
+
+// PyTorch's scale of such a row is NaN. A bound keeps NaN, too.
+TEST(RowGemmKernel, OfRowsThatAreNotFiniteAreNan) {
+  SKIP_WITHOUT_KERNELS();
+  constexpr size_t kDepth = 96, kColumns = 35;
+  const Floats odd[] = {
+      {NAN}, {kInfinity}, {-kInfinity}, {-kInfinity, kInfinity}, {kInfinity, NAN}};
+  for (const DataType type : {kBlocks, kNibbles, kBytes}) {
+    std::vector<std::byte> bytes;
+    const GraphValue filter = random_filter(type, kColumns, kDepth, 32, &bytes);
+    if (!takes(filter)) continue;
+    for (const size_t rows : {1, 2, 7}) {
+      for (const Floats& some : odd) {
+        const size_t row = rows / 2;
+        Floats x = random_floats(rows * kDepth, 5);
+        std::copy(some.begin(), some.end(), x.begin() + static_cast<ptrdiff_t>(row * kDepth + 41));
+        const Floats y = products(x, rows, filter, nullptr, -1, 1);
+        for (size_t i = 0; i < rows * kColumns; ++i) {
+          ASSERT_EQ(std::isnan(y[i]), i / kColumns == row)
+              << name_of(type) << " " << rows << " " << some[0] << " " << i;
+        }
       }
     }
   }

@@ -75,7 +75,8 @@ EDGEWISE_VNNI void finish(const RowGemmTile& tile, const Part& part, size_t rows
       sum = _mm512_add_epi32(sum, _mm512_mullo_epi32(zero, weights));
       __m512 x = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_set1_ps(part.row[i].scale));
       x = _mm512_fmadd_ps(x, scale, bias);
-      x = _mm512_max_ps(_mm512_min_ps(x, max), min);
+      // The second operand where one is NaN.
+      x = _mm512_max_ps(min, _mm512_min_ps(max, x));
       _mm512_mask_storeu_ps(part.c + i * tile.c_stride + j, static_cast<__mmask16>(mask >> j), x);
     }
   }

@@ -40,7 +40,8 @@ EDGEWISE_VNNI_INLINE void finish(const RowGemmTile& tile, const Part& part,
     const __m512 scale = _mm512_set1_ps(part.row[i].scale / 16);
     for (size_t j = 0; j < kVectors; ++j) {
       __m512 x = _mm512_fmadd_ps(sums.of[i][j], scale, _mm512_loadu_ps(bias + j * kLanes));
-      x = _mm512_max_ps(_mm512_min_ps(x, max), min);
+      // The second operand where one is NaN.
+      x = _mm512_max_ps(min, _mm512_min_ps(max, x));
       _mm512_mask_storeu_ps(part.c + i * tile.c_stride + j * kLanes,
                             static_cast<__mmask16>(mask >> (j * kLanes)), x);
     }

@@ -13,6 +13,7 @@
 #include "core/simd_foreach.h"
 // Needs the target.
 #include "backends/xnnpack/executor/int8_products-inl.h"
+#include "core/simd_math-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -37,18 +38,19 @@ constexpr size_t kVectorBytes = kLanes * sizeof(uint32_t);
 // ---- rows
 
 QuantizedRow row_of(const float* x, size_t count) {
-  Floats min = hn::Zero(kFloats), max = min;
-  size_t at = 0;
-  for (; at + kLanes <= count; at += kLanes) {
-    const Floats some = hn::LoadU(kFloats, x + at);
-    // A number that is none is left out: the second one is taken then.
+  const Floats zero = hn::Zero(kFloats);
+  Floats min = zero, max = zero, zeros = zero;
+  const auto add = [&](Floats some) HWY_ATTR {
+    // NaN is left out: the second operand is taken then.
     min = hn::Min(some, min);
     max = hn::Max(some, max);
-  }
-  const Floats rest = hn::LoadN(kFloats, x + at, count - at);
-  min = hn::Min(rest, min);
-  max = hn::Max(rest, max);
-  return quantized_row(hn::ReduceMin(kFloats, min), hn::ReduceMax(kFloats, max));
+    zeros = hn::MulAdd(some, zero, zeros);
+  };
+  size_t at = 0;
+  for (; at + kLanes <= count; at += kLanes) add(hn::LoadU(kFloats, x + at));
+  add(hn::LoadN(kFloats, x + at, count - at));
+  return quantized_row(hn::ReduceMin(kFloats, min), hn::ReduceMax(kFloats, max),
+                       hn::ReduceSum(kFloats, zeros));
 }
 
 // Numbers as steps from -128 to 127, once they are bytes.
@@ -228,7 +230,7 @@ HWY_INLINE void store(const RowGemmTile& tile, const Part& part, size_t rows, si
       const size_t first = column + j * kLanes;
       if (first >= tile.columns) break;
       Floats x = hn::MulAdd(sum[i][j], scale, hn::LoadU(kFloats, bias + first));
-      x = hn::Max(hn::Min(x, max), min);
+      x = simd::HWY_NAMESPACE::clamp(x, min, max);
       hn::StoreN(x, kFloats, part.c + i * tile.c_stride + first, tile.columns - first);
     }
   }

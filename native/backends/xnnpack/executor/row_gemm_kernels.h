@@ -25,14 +25,16 @@ struct QuantizedRow {
 };
 
 // Of numbers from `min` to `max`, as PyTorch chooses them. XNNPACK's and KleidiAI's zero point is
-// another one where it lies between two numbers.
-inline QuantizedRow quantized_row(float min, float max) {
+// another one where it lies between two numbers. `zeros` is the sum of all of them times zero: NaN
+// if one is NaN or infinite, and so are the row's products then.
+inline QuantizedRow quantized_row(float min, float max, float zeros) {
   min = std::min(min, 0.0f);
   max = std::max(max, 0.0f);
   const float scale = min == max ? 1.0f : (max - min) / 255.0f;
   const float zero_point = -128.0f - std::nearbyint(min / scale);
-  return {.scale = scale,
-          .zero_point = static_cast<int32_t>(std::min(std::max(zero_point, -128.0f), 127.0f))};
+  // NaN, of infinities, becomes a bound.
+  return {.scale = scale + zeros,
+          .zero_point = static_cast<int32_t>(std::min(127.0f, std::max(-128.0f, zero_point)))};
 }
 
 struct RowGemmTile {

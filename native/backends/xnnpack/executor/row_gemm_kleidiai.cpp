@@ -137,18 +137,21 @@ size_t rows_bytes(size_t rows, size_t depth) {
   return divide_up(rows, group_rows) * group_bytes(group_rows, depth);
 }
 
-// Numbers that are none are left out of it.
+// NaN is left out of the range.
 QuantizedRow row_of(const float* x, size_t depth) {
-  float32x4_t min[4] = {}, max[4] = {};
+  float32x4_t min[4] = {}, max[4] = {}, zeros[4] = {};
   for (size_t i = 0; i < depth; i += 16) {
     for (size_t j = 0; j < 4; ++j) {
       const float32x4_t some = vld1q_f32(x + i + 4 * j);
       min[j] = vminnmq_f32(min[j], some);
       max[j] = vmaxnmq_f32(max[j], some);
+      zeros[j] = vfmaq_n_f32(zeros[j], some, 0);
     }
   }
-  return quantized_row(vminvq_f32(vminq_f32(vminq_f32(min[0], min[1]), vminq_f32(min[2], min[3]))),
-                       vmaxvq_f32(vmaxq_f32(vmaxq_f32(max[0], max[1]), vmaxq_f32(max[2], max[3]))));
+  return quantized_row(
+      vminvq_f32(vminq_f32(vminq_f32(min[0], min[1]), vminq_f32(min[2], min[3]))),
+      vmaxvq_f32(vmaxq_f32(vmaxq_f32(max[0], max[1]), vmaxq_f32(max[2], max[3]))),
+      vaddvq_f32(vaddq_f32(vaddq_f32(zeros[0], zeros[1]), vaddq_f32(zeros[2], zeros[3]))));
 }
 
 int8x8_t eight_of(const float* x, float factor, int16x8_t zero_point) {

@@ -34,12 +34,15 @@ EDGEWISE_VNNI_INLINE void for_each_vector(const float* from, size_t count, Use u
 }
 
 EDGEWISE_VNNI void quantize_row(const float* from, size_t count, uint8_t* to, QuantizedRow* row) {
-  __m512 min = _mm512_setzero_ps(), max = min;
+  const __m512 zero_float = _mm512_setzero_ps();
+  __m512 min = zero_float, max = zero_float, zeros = zero_float;
   for_each_vector(from, count, [&](__m512 x, size_t) EDGEWISE_VNNI {
     min = _mm512_min_ps(x, min);
     max = _mm512_max_ps(x, max);
+    zeros = _mm512_fmadd_ps(x, zero_float, zeros);
   });
-  *row = quantized_row(_mm512_reduce_min_ps(min), _mm512_reduce_max_ps(max));
+  *row = quantized_row(_mm512_reduce_min_ps(min), _mm512_reduce_max_ps(max),
+                       _mm512_reduce_add_ps(zeros));
   const __m512 factor = _mm512_set1_ps(1 / row->scale), most = _mm512_set1_ps(INT16_MAX);
   const __m512i zero = _mm512_set1_epi32(row->zero_point + 128);
   // Of eight numbers those with even indices first: low nibbles are multiplied with them.
