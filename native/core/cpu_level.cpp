@@ -1,5 +1,9 @@
 #include "core/cpu_level.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -15,9 +19,9 @@ namespace {
 
 constexpr CpuLevel kLevels[] = {
 #if defined(__x86_64__)
-    {"sse2", HWY_SSE2, CpuLevel::kNone},       {"sse4", HWY_SSE4, CpuLevel::kNone},
-    {"avx2", HWY_AVX2, CpuLevel::kNone},       {"avx512", HWY_AVX3, CpuLevel::kNone},
-    {"avx512vnni", HWY_AVX3, CpuLevel::kVnni},
+    {"sse2", HWY_SSE2, CpuLevel::kNone},   {"sse4", HWY_SSE4, CpuLevel::kNone},
+    {"avx2", HWY_AVX2, CpuLevel::kNone},   {"avxvnni", HWY_AVX2, CpuLevel::kAvxVnni},
+    {"avx512", HWY_AVX3, CpuLevel::kNone}, {"avx512vnni", HWY_AVX3, CpuLevel::kVnni},
 #elif defined(__aarch64__)
     {"neon", HWY_NEON_WITHOUT_AES, CpuLevel::kNone},
     {"dotprod", HWY_NEON_WITHOUT_AES, CpuLevel::kDotProduct},
@@ -32,6 +36,11 @@ bool has_extra(CpuLevel::Extra extra) {
     case CpuLevel::kNone:
       return true;
 #if defined(__x86_64__)
+    case CpuLevel::kAvxVnni: {
+      // __builtin_cpu_supports of older compilers does not know it.
+      unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+      return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & (1u << 4)) != 0;
+    }
     case CpuLevel::kVnni:
       __builtin_cpu_init();
       return __builtin_cpu_supports("avx512vnni");

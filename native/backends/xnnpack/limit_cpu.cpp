@@ -22,7 +22,6 @@ template <typename Isa>
   EDGEWISE_WITHOUT(avx512vbmi);
   EDGEWISE_WITHOUT(avx512bf16);
   EDGEWISE_WITHOUT(avx512fp16);
-  EDGEWISE_WITHOUT(avxvnni);
   EDGEWISE_WITHOUT(gfni);
   EDGEWISE_WITHOUT(avx_vnni_int8);
   EDGEWISE_WITHOUT(avx_vnni_int16);
@@ -30,6 +29,9 @@ template <typename Isa>
   EDGEWISE_WITHOUT(amx_int8);
   EDGEWISE_WITHOUT(amx_bf16);
   EDGEWISE_WITHOUT(amx_fp16);
+  if (level != "avxvnni") {
+    EDGEWISE_WITHOUT(avxvnni);
+  }
   if (level == "avx512") return;
   EDGEWISE_WITHOUT(avx512f);
   EDGEWISE_WITHOUT(avx512cd);
@@ -38,7 +40,7 @@ template <typename Isa>
   EDGEWISE_WITHOUT(avx512vl);
   EDGEWISE_WITHOUT(avx10_1);
   EDGEWISE_WITHOUT(avx10_2);
-  if (level == "avx2") return;
+  if (level == "avx2" || level == "avxvnni") return;
   EDGEWISE_WITHOUT(avx);
   EDGEWISE_WITHOUT(avx2);
   EDGEWISE_WITHOUT(fma3);
@@ -63,15 +65,6 @@ template <typename Isa>
   (void)level;
   (void)isa;
 #endif
-}
-
-template <typename Isa>
-[[maybe_unused]] bool has_vnni([[maybe_unused]] const Isa& isa) {
-  if constexpr (requires { isa.avxvnni; }) {
-    return isa.avxvnni;
-  } else {
-    return false;
-  }
 }
 
 }  // namespace
@@ -118,15 +111,6 @@ bool is_in_order() {
     }
   }
   return count > 0;
-#else
-  return false;
-#endif
-}
-
-bool has_avx_vnni() {
-#if defined(__x86_64__)
-  limit_xnnpack();
-  return cpuinfo_initialize() && has_vnni(cpuinfo_isa);
 #else
   return false;
 #endif

@@ -17,9 +17,6 @@ bool takes_odd_groups();
 // XNNPACK has GEMMs for them that are written load by load.
 bool is_in_order();
 
-// Whether XNNPACK has dot products of bytes in vectors of AVX2.
-bool has_avx_vnni();
-
 // What XNNPACK chooses kernels by, and with them how weights are packed: the CPU's instructions,
 // as they are limited, and its kinds of cores.
 std::string cpu_identity();

@@ -1,6 +1,7 @@
 // How delegates are fed and shared.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <thread>
 
@@ -193,7 +194,8 @@ TEST(XnnpackDelegate, ComputesColumnsInBlocksAsInOne) {
       } else {
         const auto numbers = random_floats(size_t{kDepth} * kColumns, 4);
         std::vector<int8_t> bytes;
-        for (const float number : numbers) bytes.push_back(static_cast<int8_t>(100 * number));
+        for (const float number : numbers)
+          bytes.push_back(static_cast<int8_t>(std::clamp(100 * number, -128.0f, 127.0f)));
         w = c.filter == Type::fp32 ? b.constant<float>({kColumns, kDepth}, numbers)
                                    : b.constant<int8_t>({kColumns, kDepth}, bytes, c.filter);
         Floats scales(kColumns);

@@ -117,7 +117,8 @@ def mended(level: str) -> set[object]:
     """Where XNNPACK's kernels deviate, but ours run instead."""
     level = _native.cpu_level() if level == "this CPU" else level
     roots = {ROOT.at, INVERSE_ROOT.at}
-    ours = {"avx2": {*roots, LOGARITHM.at}, "avx512": roots, "avx512vnni": roots}
+    with_avx2 = {*roots, LOGARITHM.at}
+    ours = {"avx2": with_avx2, "avxvnni": with_avx2, "avx512": roots, "avx512vnni": roots}
     return ours.get(level, set())
 
 

@@ -185,8 +185,7 @@ void multiply_in_blocks(const Int8MultiplyRows (&by_rows)[kRows], const Int8Tile
 }
 
 // Null where XNNPACK's are faster. On Arm: without dot products, with products of 8-bit matrices,
-// and on cores that run in order; on x86: without AVX2, with AVX-512 alone, and with dot products
-// in vectors of AVX2.
+// and on cores that run in order; on x86: without AVX2, and with AVX-512 alone.
 #if defined(__aarch64__) || defined(__x86_64__)
 const Int8Kernels* int8_kernels();
 const Int8DepthwiseKernels* int8_depthwise_kernels();
@@ -198,7 +197,8 @@ const Int8DepthwiseKernels* int8_depthwise_kernels();
 constexpr const Int8Kernels* int8_kernels() { return nullptr; }
 constexpr const Int8DepthwiseKernels* int8_depthwise_kernels() { return nullptr; }
 #endif
-// Null but with AVX2: dot products of bytes compute the products that are saved in as little time.
+// Null but with AVX2 alone: dot products of bytes compute the products that are saved in as little
+// time.
 #ifdef __x86_64__
 const Int8WinogradKernels* int8_winograd_kernels();
 #else

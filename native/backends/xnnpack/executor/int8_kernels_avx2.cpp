@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "backends/xnnpack/executor/row_gemm_kernels.h"
-#include "backends/xnnpack/limit_cpu.h"
 #include "core/cpu_level.h"
 
 #define EDGEWISE_TARGETS_WITHOUT (HWY_SSE4 | HWY_AVX3)
@@ -38,6 +37,21 @@ void sign_extend(const int8_t* from, size_t count, std::byte* bytes) {
   for (; at < count; ++at) to[at] = from[at];
 }
 
+// What `convert` adds to numbers that have no sign then.
+constexpr size_t kOffset = 128;
+
+void add_offset(const int8_t* from, size_t count, std::byte* bytes) {
+  constexpr hn::ScalableTag<int8_t> kAll;
+  auto* to = reinterpret_cast<int8_t*>(bytes);
+  const auto sign = hn::Set(kAll, INT8_MIN);
+  constexpr size_t kAtOnce = hn::MaxLanes(kAll);
+  size_t at = 0;
+  for (; at + kAtOnce <= count; at += kAtOnce) {
+    hn::StoreU(hn::Xor(hn::LoadU(kAll, from + at), sign), kAll, to + at);
+  }
+  for (; at < count; ++at) to[at] = static_cast<int8_t>(from[at] ^ INT8_MIN);
+}
+
 // From sums to results.
 struct Finish {
   explicit Finish(const Int8Range& range)
@@ -57,7 +71,7 @@ struct Finish {
   const int16_t zero_point;
 };
 
-template <size_t kTileRows>
+template <typename Products, size_t kTileRows>
 void multiply_rows(const Int8Tile& tile, const Int8Range& range, size_t blocks) {
   constexpr size_t kBases = kBasesOf<kTileRows>;
   const Finish finish(range);
@@ -75,11 +89,11 @@ void multiply_rows(const Int8Tile& tile, const Int8Range& range, size_t blocks) 
     }
     const int8_t* panel = tile.panel;
     for (size_t segment = tile.segments;;) {
-      add_steps(tile.depth / kStep, a, tile.a_stride, panel, sum);
+      add_steps<Products>(tile.depth / Products::kStep, a, tile.a_stride, panel, sum);
       if (--segment == 0) break;
 #pragma GCC unroll 2
       for (size_t i = 0; i < kBases; ++i) {
-        a[i] += tile.segment_stride - tile.depth * sizeof(int16_t);
+        a[i] += tile.segment_stride - tile.depth * sizeof(typename Products::Number);
       }
     }
 #pragma GCC unroll 8
@@ -99,12 +113,14 @@ void multiply_rows(const Int8Tile& tile, const Int8Range& range, size_t blocks) 
   }
 }
 
-constexpr Int8MultiplyRows kMultiplyRows[kRows] = {multiply_rows<1>, multiply_rows<2>,
-                                                   multiply_rows<3>, multiply_rows<4>,
-                                                   multiply_rows<5>, multiply_rows<6>};
+template <typename Products>
+constexpr Int8MultiplyRows kMultiplyRows[kRows] = {
+    multiply_rows<Products, 1>, multiply_rows<Products, 2>, multiply_rows<Products, 3>,
+    multiply_rows<Products, 4>, multiply_rows<Products, 5>, multiply_rows<Products, 6>};
 
+template <typename Products>
 void multiply(const Int8Tile& tile, const Int8Range& range) {
-  multiply_in_blocks(kMultiplyRows, tile, range);
+  multiply_in_blocks(kMultiplyRows<Products>, tile, range);
 }
 
 // The numbers of a channel of two pixels become neighbours, of 16 bits. In each half of a vector
@@ -122,9 +138,11 @@ HWY_INLINE void load_channels(D d, const T* from, hn::Vec<D> (&to)[kVectors]) {
   to[1] = hn::ConcatUpperUpper(d, high, low);
 }
 
+constexpr size_t kTogether = WordProducts::kStep;
+
 template <size_t kSize>
 void depthwise(const Int8DepthwiseRow& row, const Int8Range& range) {
-  constexpr Int8DepthwiseGroups kGroups{kSize, kStep};
+  constexpr Int8DepthwiseGroups kGroups{kSize, kTogether};
   constexpr size_t kGroup = Int8DepthwiseKernels::kGroupBytes / sizeof(int16_t);
   constexpr size_t kPixel = kGroups.of_pixel() * kGroup;
   constexpr size_t kRowGroups = kGroups.of_rows(), kAll = kGroups.all();
@@ -165,8 +183,9 @@ void depthwise(const Int8DepthwiseRow& row, const Int8Range& range) {
 #pragma GCC unroll 16
     for (size_t i = 0; i < kAll; ++i) {
       const bool is_last = i >= kSize * kRowGroups;
-      const size_t group = is_last ? (i - kSize * kRowGroups) * kStep * kPixel + kRowGroups * kGroup
-                                   : i / kRowGroups * kPixel + i % kRowGroups * kGroup;
+      const size_t group = is_last
+                               ? (i - kSize * kRowGroups) * kTogether * kPixel + kRowGroups * kGroup
+                               : i / kRowGroups * kPixel + i % kRowGroups * kGroup;
 #pragma GCC unroll 2
       for (size_t j = 0; j < kVectors; ++j) {
         const Words by = hn::Load(kWords, weights + i * kGroup + j * 2 * kLanes);
@@ -249,7 +268,7 @@ void multiply_words(const Int8WinogradTile& tile, size_t first, size_t blocks) {
       for (size_t j = 0; j < kVectors; ++j) sum[i][j] = hn::LoadU(kSums, start + j * kLanes);
     }
     const int16_t* panel = tile.panel;
-    add_steps(tile.depth / kStep, a, stride, panel, sum);
+    add_steps<WordProducts>(tile.depth / WordProducts::kStep, a, stride, panel, sum);
 #pragma GCC unroll 8
     for (size_t i = 0; i < kTileRows; ++i, c += tile.c_stride) {
 #pragma GCC unroll 2
@@ -313,13 +332,13 @@ void finish_results(const int32_t* from, size_t stride, size_t channels, const i
 
 constexpr Int8WinogradKernels kWinograd = {.name = "avx2",
                                            .rows = kRows,
-                                           .step = kStep,
+                                           .step = WordProducts::kStep,
                                            .transform_input = transform_pixels,
                                            .multiply = multiply_words_by_blocks,
                                            .finish = finish_results};
 
 constexpr Int8DepthwiseKernels kDepthwise = {.name = "avx2",
-                                             .together = kStep,
+                                             .together = kTogether,
                                              .swaps_fours = true,
                                              .offset = 0,
                                              .run3 = depthwise<3>,
@@ -329,24 +348,40 @@ constexpr Int8Kernels kKernels = {
     .name = "avx2",
     .rows = kRows,
     .columns = kInt8Columns,
-    .step = kStep,
+    .step = WordProducts::kStep,
     .least_depth = 16,
     .least_run = 6,
     .depth_rule = "a depth of 16 or more; of 4 channels or less, 6 numbers in a row of the window",
     .needs_full_panels = true,
-    .number_bytes = sizeof(int16_t),
+    .number_bytes = sizeof(WordProducts::Number),
     .offset = 0,
     .convert = sign_extend,
-    .multiply = multiply,
+    .multiply = multiply<WordProducts>,
     .add = nullptr};
+
+constexpr Int8Kernels kDotKernels = {.name = "avxvnni",
+                                     .rows = kRows,
+                                     .columns = kInt8Columns,
+                                     .step = ByteProducts::kStep,
+                                     .least_depth = kKernels.least_depth,
+                                     .least_run = kKernels.least_run,
+                                     .depth_rule = kKernels.depth_rule,
+                                     .needs_full_panels = true,
+                                     .number_bytes = sizeof(ByteProducts::Number),
+                                     .offset = kOffset,
+                                     .convert = add_offset,
+                                     .multiply = multiply<ByteProducts>,
+                                     .add = nullptr};
 
 }  // namespace
 
-const Int8Kernels* int8_kernels_of_target() { return &kKernels; }
+const Int8Kernels* int8_kernels_of_target(bool has_dot_products) {
+  return has_dot_products ? &kDotKernels : &kKernels;
+}
 const Int8DepthwiseKernels* int8_depthwise_kernels_of_target() { return &kDepthwise; }
 const Int8WinogradKernels* int8_winograd_kernels_of_target() { return &kWinograd; }
 #else
-const Int8Kernels* int8_kernels_of_target() { return nullptr; }
+const Int8Kernels* int8_kernels_of_target(bool) { return nullptr; }
 const Int8DepthwiseKernels* int8_depthwise_kernels_of_target() { return nullptr; }
 const Int8WinogradKernels* int8_winograd_kernels_of_target() { return nullptr; }
 #endif
@@ -363,7 +398,7 @@ HWY_EXPORT(int8_kernels_of_target);
 HWY_EXPORT(int8_depthwise_kernels_of_target);
 HWY_EXPORT(int8_winograd_kernels_of_target);
 
-bool is_plain_avx2() { return cpu_level().target == HWY_AVX2 && !has_avx_vnni(); }
+bool is_avx2() { return cpu_level().target == HWY_AVX2; }
 
 }  // namespace
 
@@ -371,18 +406,20 @@ const Int8Kernels* int8_kernels() {
 #ifdef EDGEWISE_HAS_ROW_GEMM_X86
   if (cpu_level().extra == CpuLevel::kVnni) return vnni::int8_kernels();
 #endif
-  return is_plain_avx2() ? HWY_DYNAMIC_DISPATCH(int8_kernels_of_target)() : nullptr;
+  const bool has_dot_products = cpu_level().extra == CpuLevel::kAvxVnni;
+  return is_avx2() ? HWY_DYNAMIC_DISPATCH(int8_kernels_of_target)(has_dot_products) : nullptr;
 }
 
 const Int8DepthwiseKernels* int8_depthwise_kernels() {
 #ifdef EDGEWISE_HAS_ROW_GEMM_X86
   if (cpu_level().extra == CpuLevel::kVnni) return vnni::int8_depthwise_kernels();
 #endif
-  return is_plain_avx2() ? HWY_DYNAMIC_DISPATCH(int8_depthwise_kernels_of_target)() : nullptr;
+  return is_avx2() ? HWY_DYNAMIC_DISPATCH(int8_depthwise_kernels_of_target)() : nullptr;
 }
 
 const Int8WinogradKernels* int8_winograd_kernels() {
-  return is_plain_avx2() ? HWY_DYNAMIC_DISPATCH(int8_winograd_kernels_of_target)() : nullptr;
+  const bool is_plain = is_avx2() && cpu_level().extra == CpuLevel::kNone;
+  return is_plain ? HWY_DYNAMIC_DISPATCH(int8_winograd_kernels_of_target)() : nullptr;
 }
 
 }  // namespace edgewise::xnnpack

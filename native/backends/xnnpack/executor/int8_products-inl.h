@@ -1,5 +1,4 @@
 // Products of 8-bit integers in vectors of AVX2, for files that are compiled once for each target.
-// Both factors become 16 bits on the way: no product saturates, as those of bytes do there.
 #if defined(EDGEWISE_XNNPACK_INT8_PRODUCTS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef EDGEWISE_XNNPACK_INT8_PRODUCTS_INL_H
 #undef EDGEWISE_XNNPACK_INT8_PRODUCTS_INL_H
@@ -25,12 +24,10 @@ using Sums = hn::Vec<decltype(kSums)>;
 
 inline constexpr size_t kRows =
     6;  // with two vectors of sums each, and what lies between, all registers
-inline constexpr size_t kStep = 2;  // products that are added at a time
 inline constexpr size_t kVectors = 2;
 inline constexpr size_t kLanes = hn::MaxLanes(kSums);
 inline constexpr size_t kColumns = kVectors * kLanes;
 inline constexpr size_t kRowsOfBase = 4;
-inline constexpr size_t kPanelStep = kColumns * kStep;  // weights
 
 template <size_t kTileRows>
 inline constexpr size_t kBasesOf = (kTileRows + kRowsOfBase - 1) / kRowsOfBase;
@@ -53,32 +50,68 @@ HWY_INLINE hn::Vec<decltype(kWords)> load_words(const int16_t* from) {
   return hn::LoadU(kWords, from);
 }
 
-// The products of `steps` steps are added, of rows of 16 bits and of a panel that has of each
-// column kStep weights of 8 or 16; `a` and `panel` move past them.
-template <size_t kTileRows, size_t kBases, typename Weight>
+// How products are computed: kStep of them at a time, of a row's numbers and of weights.
+
+// Both factors become 16 bits on the way: no product saturates, as those of bytes do with AVX2.
+struct WordProducts {
+  using Number = int16_t;
+  static constexpr size_t kStep = 2;
+
+  template <typename Weight>
+  static HWY_INLINE auto load(const Weight* weights) {
+    return load_words(weights);
+  }
+  static HWY_INLINE Sums add(Sums sum, Sums numbers, hn::Vec<decltype(kWords)> weights) {
+    return hn::Add(sum, hn::WidenMulPairwiseAdd(kSums, hn::BitCast(kWords, numbers), weights));
+  }
+};
+
+// Dot products of bytes: AVX-VNNI, which is none of Highway's targets. Numbers have no sign.
+struct ByteProducts {
+  using Number = uint8_t;
+  static constexpr size_t kStep = 4;
+
+  static HWY_INLINE Sums load(const int8_t* weights) {
+    return hn::BitCast(kSums, hn::LoadU(hn::ScalableTag<int8_t>(), weights));
+  }
+  static HWY_INLINE Sums add(Sums sum, Sums numbers, Sums weights) {
+    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum.raw) : "x"(numbers.raw), "xm"(weights.raw));
+    return sum;
+  }
+};
+
+// Weights of a panel's step.
+template <typename Products>
+inline constexpr size_t kPanelStep = kColumns* Products::kStep;
+
+// The products of `steps` steps are added, of rows and of a panel that has of each column kStep
+// weights; `a` and `panel` move past them.
+template <typename Products, size_t kTileRows, size_t kBases, typename Weight>
 HWY_INLINE void add_steps(size_t steps, const std::byte* (&a)[kBases], size_t a_stride,
                           const Weight*& panel, Sums (&sum)[kTileRows][kVectors]) {
+  constexpr size_t kStepBytes = Products::kStep * sizeof(typename Products::Number);
   for (; steps > 0; --steps) {
-    hn::Vec<decltype(kWords)> b[kVectors];
+    decltype(Products::load(panel)) b[kVectors];
 #pragma GCC unroll 2
     for (size_t j = 0; j < kVectors; ++j) {
-      b[j] = load_words(panel + j * kLanes * kStep);
+      b[j] = Products::load(panel + j * kLanes * Products::kStep);
     }
-    panel += kPanelStep;
+    panel += kPanelStep<Products>;
 #pragma GCC unroll 8
     for (size_t i = 0; i < kTileRows; ++i) {
-      int32_t two;
-      std::memcpy(&two, a[i / kRowsOfBase] + i % kRowsOfBase * a_stride, sizeof(two));
-      auto x = hn::BitCast(kWords, hn::Set(kSums, two));
+      int32_t numbers;
+      static_assert(sizeof(numbers) == kStepBytes);
+      std::memcpy(&numbers, a[i / kRowsOfBase] + i % kRowsOfBase * a_stride, kStepBytes);
+      Sums x = hn::Set(kSums, numbers);
       // One row after the other, or GCC begins with all at once, and spills what waits.
       __asm__ volatile("" : "+x"(x.raw));
 #pragma GCC unroll 2
       for (size_t j = 0; j < kVectors; ++j) {
-        sum[i][j] = hn::Add(sum[i][j], hn::WidenMulPairwiseAdd(kSums, x, b[j]));
+        sum[i][j] = Products::add(sum[i][j], x, b[j]);
       }
     }
 #pragma GCC unroll 2
-    for (size_t i = 0; i < kBases; ++i) a[i] += kStep * sizeof(int16_t);
+    for (size_t i = 0; i < kBases; ++i) a[i] += kStepBytes;
   }
 }
 

@@ -1,11 +1,14 @@
-// Rows quantized at run time times weights of 4 or 8 bits, where there are no dot products of
-// bytes. Of 4 bits, pairs of products are added in 16 bits, which is exact for as many as a chunk
+// Rows quantized at run time times weights of 4 or 8 bits, by dot products of bytes (AVX-VNNI), or
+// without: of 4 bits, pairs of products are added in 16 bits, which is exact for as many as a chunk
 // has; of 8 bits, both factors become 16 bits.
 #include "backends/xnnpack/executor/row_gemm_panels.h"
 
 #ifdef EDGEWISE_HAS_ROW_GEMM_X86
 
 #include <cstring>
+#include <type_traits>
+
+#include "core/cpu_level.h"
 
 #define EDGEWISE_TARGETS_WITHOUT (HWY_SSE4 | HWY_AVX3)
 #undef HWY_TARGET_INCLUDE
@@ -148,14 +151,36 @@ HWY_INLINE void clear(Vector zero, Vector (&sum)[kTileRows][kWidth]) {
   }
 }
 
+// How products of nibbles and q are added: in 16 bits, then of a chunk in 32, or by dot products.
+// `less`: -8 times the sum of q.
+struct InPairs {
+  using Sum = Pairs;
+  static HWY_INLINE Sum start(Sums /*less*/) { return hn::Zero(kPairs); }
+  static HWY_INLINE Sum add(Sum sum, hn::Vec<decltype(kNibbles)> nibbles, Sums q) {
+    return hn::Add(sum, hn::SatWidenMulPairwiseAdd(kPairs, nibbles, hn::BitCast(kBytes, q)));
+  }
+  static HWY_INLINE Sums of_chunk(Sum sum, Sums less) {
+    return hn::Add(hn::WidenMulPairwiseAdd(kSums, sum, hn::Set(kPairs, 1)), less);
+  }
+};
+
+struct InDots {
+  using Sum = Sums;
+  static HWY_INLINE Sum start(Sums less) { return less; }
+  static HWY_INLINE Sum add(Sum sum, hn::Vec<decltype(kNibbles)> nibbles, Sums q) {
+    return int8_products::ByteProducts::add(sum, hn::BitCast(kSums, nibbles), q);
+  }
+  static HWY_INLINE Sums of_chunk(Sum sum, Sums /*less*/) { return sum; }
+};
+
 // Sums of some rows of a tile, for kWidth vectors of columns.
-template <size_t kTileRows, size_t kWidth, Prefetch kPrefetch>
+template <typename Add, size_t kTileRows, size_t kWidth, Prefetch kPrefetch>
 struct Tile {
   const std::byte* a;  // the first row's chunk
   size_t stride;
   const std::byte* weights;  // the first column's word
 
-  HWY_INLINE void add_word(size_t word, Pairs (&pairs)[kTileRows][kWidth]) {
+  HWY_INLINE void add_word(size_t word, typename Add::Sum (&some)[kTileRows][kWidth]) {
     const auto low = hn::Set(kNibbles, 15);
     hn::Vec<decltype(kNibbles)> even[kWidth], odd[kWidth];
 #pragma GCC unroll 4
@@ -169,15 +194,12 @@ struct Tile {
 #pragma GCC unroll 8
     for (size_t i = 0; i < kTileRows; ++i) {
       const std::byte* row = a + i * stride + word * kWord;
-      const auto with_even = hn::BitCast(kBytes, four_at(row));
-      const auto with_odd = hn::BitCast(kBytes, four_at(row + kWord / 2));
+      const Sums with_even = four_at(row), with_odd = four_at(row + kWord / 2);
 #pragma GCC unroll 4
       for (size_t j = 0; j < kWidth; ++j) {
-        const Pairs low_products = hn::SatWidenMulPairwiseAdd(kPairs, even[j], with_even);
-        const Pairs high_products = hn::SatWidenMulPairwiseAdd(kPairs, odd[j], with_odd);
-        pairs[i][j] = hn::Add(hn::Add(pairs[i][j], low_products), high_products);
+        some[i][j] = Add::add(Add::add(some[i][j], even[j], with_even), odd[j], with_odd);
         // Or GCC adds all at the end, and spills what waits.
-        __asm__("" : "+x"(pairs[i][j].raw));
+        __asm__("" : "+x"(some[i][j].raw));
       }
     }
     // Columns that another tile has lie between those of two words.
@@ -186,23 +208,26 @@ struct Tile {
 
   // A chunk, of so many words: kChunkWords, but for the last one. Moves on behind it.
   HWY_INLINE void add(size_t words, Sums (&sum)[kTileRows][kWidth]) {
-    Pairs pairs[kTileRows][kWidth];
-    clear(hn::Zero(kPairs), pairs);
+    typename Add::Sum some[kTileRows][kWidth];
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kTileRows; ++i) {
+      const auto start = Add::start(four_at(a + i * stride + kChunk));
+#pragma GCC unroll 4
+      for (size_t j = 0; j < kWidth; ++j) some[i][j] = start;
+    }
     if (words == kChunkWords) {
 #pragma GCC unroll 4
-      for (size_t word = 0; word < kChunkWords; ++word) add_word(word, pairs);
+      for (size_t word = 0; word < kChunkWords; ++word) add_word(word, some);
     } else {
 #pragma GCC unroll 1
-      for (size_t word = 0; word < words; ++word) add_word(word, pairs);
+      for (size_t word = 0; word < words; ++word) add_word(word, some);
     }
-    const Pairs one = hn::Set(kPairs, 1);
 #pragma GCC unroll 8
     for (size_t i = 0; i < kTileRows; ++i) {
       const Sums less = four_at(a + i * stride + kChunk);
 #pragma GCC unroll 4
       for (size_t j = 0; j < kWidth; ++j) {
-        sum[i][j] =
-            hn::Add(sum[i][j], hn::Add(hn::WidenMulPairwiseAdd(kSums, pairs[i][j], one), less));
+        sum[i][j] = hn::Add(sum[i][j], Add::of_chunk(some[i][j], less));
       }
     }
     a += kChunkBytes;
@@ -237,7 +262,8 @@ HWY_INLINE void store(const RowGemmTile& tile, const Part& part, size_t rows, si
 }
 
 // kIsChunk: a block is a chunk, so that its sums stay in registers.
-template <size_t kTileRows, size_t kWidth, bool kIsChunk, Prefetch kPrefetch = Prefetch::kNot>
+template <typename Add, size_t kTileRows, size_t kWidth, bool kIsChunk,
+          Prefetch kPrefetch = Prefetch::kNot>
 void multiply_blocks(const RowGemmTile& tile, const Part& part, size_t rows, size_t column) {
   const auto* header = reinterpret_cast<const float*>(tile.panel);
   Floats total[kTileRows][kWidth];
@@ -249,8 +275,8 @@ void multiply_blocks(const RowGemmTile& tile, const Part& part, size_t rows, siz
       total[i][j] = hn::Mul(zero, hn::LoadU(kFloats, header + column + j * kLanes));
     }
   }
-  Tile<kTileRows, kWidth, kPrefetch> at = {part.a, part.stride,
-                                           tile.panel + kBlocksHeader + column * sizeof(uint32_t)};
+  Tile<Add, kTileRows, kWidth, kPrefetch> at = {
+      part.a, part.stride, tile.panel + kBlocksHeader + column * sizeof(uint32_t)};
   const size_t chunks = kIsChunk ? 1 : tile.block / kChunk;
   for (size_t blocks = tile.depth / tile.block; blocks > 0; --blocks) {
     Sums sum[kTileRows][kWidth];
@@ -275,13 +301,14 @@ void multiply_blocks(const RowGemmTile& tile, const Part& part, size_t rows, siz
 }
 
 // Of weights that have one scale: sums begin with what rows' zero points make of the columns' sums.
+// `offset`: what was added to q.
 template <size_t kTileRows, size_t kWidth>
-HWY_INLINE void start_channels(const RowGemmTile& tile, const Part& part, size_t column,
+HWY_INLINE void start_channels(const RowGemmTile& tile, const Part& part, size_t column, int offset,
                                Sums (&sum)[kTileRows][kWidth]) {
   const auto* of_weights = reinterpret_cast<const int32_t*>(tile.panel) + column;
 #pragma GCC unroll 8
   for (size_t i = 0; i < kTileRows; ++i) {
-    const Sums zero = hn::Set(kSums, -part.row[i].zero_point);
+    const Sums zero = hn::Set(kSums, -(part.row[i].zero_point + offset));
 #pragma GCC unroll 4
     for (size_t j = 0; j < kWidth; ++j) {
       sum[i][j] = hn::Mul(zero, hn::LoadU(kSums, of_weights + j * kLanes));
@@ -305,11 +332,11 @@ HWY_INLINE void store_channels(const RowGemmTile& tile, const Part& part, size_t
   store(tile, part, rows, column, header + kRowGemmColumns, total);
 }
 
-template <size_t kTileRows, size_t kWidth, Prefetch kPrefetch = Prefetch::kNot>
+template <typename Add, size_t kTileRows, size_t kWidth, Prefetch kPrefetch = Prefetch::kNot>
 void multiply_channels(const RowGemmTile& tile, const Part& part, size_t rows, size_t column) {
   Sums sum[kTileRows][kWidth];
-  start_channels(tile, part, column, sum);
-  Tile<kTileRows, kWidth, kPrefetch> at = {
+  start_channels(tile, part, column, 0, sum);
+  Tile<Add, kTileRows, kWidth, kPrefetch> at = {
       part.a, part.stride, tile.panel + kChannelsHeader + column * sizeof(uint32_t)};
   at.add_all(tile.depth, sum);
   store_channels(tile, part, rows, column, sum);
@@ -320,29 +347,34 @@ using Multiply = void (*)(const RowGemmTile&, const Part&, size_t rows, size_t c
 // A single row has all columns at once, for its time is that of reading weights; several have one
 // vector of columns. Of 1, 2, 4 and 6 rows:
 constexpr size_t kWidths[] = {4, 2, 1, 1};
-template <bool kIsChunk>
-constexpr Multiply kBlocks[] = {multiply_blocks<1, 4, kIsChunk, Prefetch::kToCaches>,
-                                multiply_blocks<2, 2, kIsChunk>, multiply_blocks<4, 1, kIsChunk>,
-                                multiply_blocks<6, 1, kIsChunk>};
-constexpr Multiply kChannels[] = {multiply_channels<1, 4, Prefetch::kToCaches>,
-                                  multiply_channels<2, 2>, multiply_channels<4, 1>,
-                                  multiply_channels<6, 1>};
+template <typename Add, bool kIsChunk>
+constexpr Multiply kBlocks[] = {
+    multiply_blocks<Add, 1, 4, kIsChunk, Prefetch::kToCaches>, multiply_blocks<Add, 2, 2, kIsChunk>,
+    multiply_blocks<Add, 4, 1, kIsChunk>, multiply_blocks<Add, 6, 1, kIsChunk>};
+template <typename Add>
+constexpr Multiply kChannels[] = {multiply_channels<Add, 1, 4, Prefetch::kToCaches>,
+                                  multiply_channels<Add, 2, 2>, multiply_channels<Add, 4, 1>,
+                                  multiply_channels<Add, 6, 1>};
 
+template <typename Add>
 Multiply kernel_of(const RowGemmTile& tile, size_t index) {
   const bool is_channels = tile.weights != DataType::kQbint4, is_chunk = tile.block == kChunk;
   if (index == 0 && !tile.is_cached) {
     constexpr Prefetch kPast = Prefetch::kPastCaches;
-    return is_channels ? multiply_channels<1, 4, kPast>
-           : is_chunk  ? multiply_blocks<1, 4, true, kPast>
-                       : multiply_blocks<1, 4, false, kPast>;
+    return is_channels ? multiply_channels<Add, 1, 4, kPast>
+           : is_chunk  ? multiply_blocks<Add, 1, 4, true, kPast>
+                       : multiply_blocks<Add, 1, 4, false, kPast>;
   }
-  return (is_channels ? kChannels : is_chunk ? kBlocks<true> : kBlocks<false>)[index];
+  return (is_channels ? kChannels<Add>
+          : is_chunk  ? kBlocks<Add, true>
+                      : kBlocks<Add, false>)[index];
 }
 
+template <typename Add>
 void multiply(const RowGemmTile& tile) {
   for_each_part(tile, stride_of(tile.depth), kRows, 2, [&](const Part& part, size_t rows) {
     const size_t index = rows == 1 ? 0 : divide_up(rows, 2);
-    const Multiply kernel = kernel_of(tile, index);
+    const Multiply kernel = kernel_of<Add>(tile, index);
     const size_t width = kWidths[index] * kLanes;
     for (size_t column = 0; column < tile.columns; column += width) {
       kernel(tile, part, rows, column);
@@ -359,102 +391,128 @@ void pack(const GraphValue& filter, const float* bias, size_t first, std::byte* 
   pack_panel(filter, bias, first, Nibbles::kUnsigned, 1, panel);
 }
 
-constexpr RowGemmKernels kKernels = {.name = "avx2",
-                                     .takes = takes,
-                                     .panel_bytes = panel_bytes,
-                                     .pack = pack,
-                                     .rows_bytes = rows_bytes,
-                                     .quantize = quantize,
-                                     .multiply = multiply};
+template <typename Add>
+constexpr RowGemmKernels kernels(const char* name) {
+  return {.name = name,
+          .takes = takes,
+          .panel_bytes = panel_bytes,
+          .pack = pack,
+          .rows_bytes = rows_bytes,
+          .quantize = quantize,
+          .multiply = multiply<Add>};
+}
 
 // ---- weights of 8 bits
 //
-// Rows are numbers of 16 bits, behind the last one a zero if their number is odd.
+// Rows are numbers of 16 bits, or for dot products of 8 without a sign. Weights behind the last one
+// are zero, up to a whole step.
 
 namespace of_bytes {
 
-constexpr size_t kStep = int8_products::kStep, kColumns = int8_products::kColumns;
+using int8_products::ByteProducts, int8_products::kColumns, int8_products::WordProducts;
 
-size_t steps_of(size_t depth) { return divide_up(depth, kStep); }
-size_t stride_of(size_t depth) { return row_stride(steps_of(depth) * kStep * sizeof(int16_t)); }
+template <typename Products>
+constexpr int kOffset = std::is_unsigned_v<typename Products::Number> ? 128 : 0;
 
-size_t rows_bytes(size_t rows, size_t depth) {
-  return parameters_bytes(rows) + rows * stride_of(depth);
+template <typename Products>
+size_t steps_of(size_t depth) {
+  return divide_up(depth, Products::kStep);
+}
+template <typename Products>
+size_t stride_of(size_t depth) {
+  return row_stride(depth * sizeof(typename Products::Number));
 }
 
+template <typename Products>
+size_t rows_bytes(size_t rows, size_t depth) {
+  return parameters_bytes(rows) + rows * stride_of<Products>(depth);
+}
+
+HWY_INLINE void store(Pairs q, int16_t* to) {
+  q = hn::Min(hn::Max(q, hn::Set(kPairs, INT8_MIN)), hn::Set(kPairs, INT8_MAX));
+  hn::StoreU(q, kPairs, to);
+}
+HWY_INLINE void store(Pairs q, uint8_t* to) {
+  const hn::Half<decltype(kBytes)> half;
+  const auto offset = hn::Set(half, static_cast<int8_t>(kOffset<ByteProducts>));
+  hn::StoreU(hn::Xor(hn::DemoteTo(half, q), offset), half, reinterpret_cast<int8_t*>(to));
+}
+
+template <typename Products>
 void quantize(const float* x, size_t rows, size_t depth, size_t row, std::byte* to) {
   QuantizedRow* parameters = reinterpret_cast<QuantizedRow*>(to) + row;
   *parameters = row_of(x, depth);
   const Quantizer quantizer(*parameters);
-  const Pairs least = hn::Set(kPairs, INT8_MIN), most = hn::Set(kPairs, INT8_MAX);
-  auto* numbers = reinterpret_cast<int16_t*>(to + parameters_bytes(rows) + row * stride_of(depth));
+  to += parameters_bytes(rows) + row * stride_of<Products>(depth);
+  auto* numbers = reinterpret_cast<typename Products::Number*>(to);
   constexpr size_t kAtOnce = 2 * kLanes;
   size_t at = 0;
-  for (; at + kAtOnce <= depth; at += kAtOnce) {
-    const Pairs q = hn::Min(hn::Max(quantizer.shifted(x + at), least), most);
-    hn::StoreU(q, kPairs, numbers + at);
-  }
+  for (; at + kAtOnce <= depth; at += kAtOnce) store(quantizer.shifted(x + at), numbers + at);
   if (at == depth) return;
   float rest[kAtOnce] = {};
-  const size_t left = depth - at;
-  std::copy_n(x + at, left, rest);
-  Pairs q = hn::Min(hn::Max(quantizer.shifted(rest), least), most);
-  q = hn::IfThenElseZero(hn::FirstN(kPairs, left), q);
-  hn::StoreN(q, kPairs, numbers + at, round_up(left, kStep));
+  std::copy_n(x + at, depth - at, rest);
+  // Up to the next row or before, which is a cache line's beginning.
+  store(quantizer.shifted(rest), numbers + at);
 }
 
-template <size_t kTileRows, Prefetch kPrefetch = Prefetch::kNot>
+template <typename Products, size_t kTileRows, Prefetch kPrefetch = Prefetch::kNot>
 void multiply_tile(const RowGemmTile& tile, const Part& part, size_t column) {
   Sums sum[kTileRows][int8_products::kVectors];
-  start_channels(tile, part, column, sum);
+  start_channels(tile, part, column, kOffset<Products>, sum);
   const std::byte* a[int8_products::kBasesOf<kTileRows>];
   int8_products::set_bases(part.a, part.stride, a);
-  size_t steps = steps_of(tile.depth);
-  const std::byte* panel = tile.panel + kChannelsHeader + column * steps * kStep;
+  size_t steps = steps_of<Products>(tile.depth);
+  const std::byte* panel = tile.panel + kChannelsHeader + column * steps * Products::kStep;
   const auto* weights = reinterpret_cast<const int8_t*>(panel);
   if constexpr (kPrefetch != Prefetch::kNot) {
-    constexpr size_t kOfCacheLine = kCacheLine / int8_products::kPanelStep;
+    constexpr size_t kOfCacheLine = kCacheLine / int8_products::kPanelStep<Products>;
     for (; steps >= kOfCacheLine; steps -= kOfCacheLine) {
       prefetch<kPrefetch>(reinterpret_cast<const std::byte*>(weights));
-      int8_products::add_steps(kOfCacheLine, a, part.stride, weights, sum);
+      int8_products::add_steps<Products>(kOfCacheLine, a, part.stride, weights, sum);
     }
   }
-  int8_products::add_steps(steps, a, part.stride, weights, sum);
+  int8_products::add_steps<Products>(steps, a, part.stride, weights, sum);
   store_channels(tile, part, kTileRows, column, sum);
 }
 
 using MultiplyTile = void (*)(const RowGemmTile&, const Part&, size_t column);
 
 // [i] is for i + 1 rows.
-constexpr MultiplyTile kByRows[] = {multiply_tile<1, Prefetch::kToCaches>,
-                                    multiply_tile<2>,
-                                    multiply_tile<3>,
-                                    multiply_tile<4>,
-                                    multiply_tile<5>,
-                                    multiply_tile<int8_products::kRows>};
+template <typename Products>
+constexpr MultiplyTile kByRows[] = {multiply_tile<Products, 1, Prefetch::kToCaches>,
+                                    multiply_tile<Products, 2>,
+                                    multiply_tile<Products, 3>,
+                                    multiply_tile<Products, 4>,
+                                    multiply_tile<Products, 5>,
+                                    multiply_tile<Products, int8_products::kRows>};
 
+template <typename Products>
 void multiply(const RowGemmTile& tile) {
   const auto multiply_part = [&](const Part& part, size_t rows) {
-    const MultiplyTile kernel =
-        rows == 1 && !tile.is_cached ? multiply_tile<1, Prefetch::kPastCaches> : kByRows[rows - 1];
+    const MultiplyTile kernel = rows == 1 && !tile.is_cached
+                                    ? multiply_tile<Products, 1, Prefetch::kPastCaches>
+                                    : kByRows<Products>[rows - 1];
     for (size_t column = 0; column < tile.columns; column += kColumns) kernel(tile, part, column);
   };
-  for_each_part(tile, stride_of(tile.depth), int8_products::kRows, 1, multiply_part);
+  for_each_part(tile, stride_of<Products>(tile.depth), int8_products::kRows, 1, multiply_part);
 }
 
 bool takes(const GraphValue& filter) {
   return filter.type == DataType::kQcint8 && fits_panels(filter);
 }
 
+template <typename Products>
 size_t panel_bytes(const GraphValue& filter) {
-  return kChannelsHeader + steps_of(filter.shape[1]) * kStep * kRowGemmColumns;
+  return kChannelsHeader + steps_of<Products>(filter.shape[1]) * Products::kStep * kRowGemmColumns;
 }
 
+template <typename Products>
 void pack(const GraphValue& filter, const float* bias, size_t first, std::byte* panel) {
+  constexpr size_t kStep = Products::kStep;
   const size_t depth = filter.shape[1],
                columns = std::min(kRowGemmColumns, filter.shape[0] - first);
-  const size_t padded = steps_of(depth) * kStep;
-  std::memset(panel, 0, of_bytes::panel_bytes(filter));
+  const size_t padded = steps_of<Products>(depth) * kStep;
+  std::memset(panel, 0, of_bytes::panel_bytes<Products>(filter));
   int32_t sums[kRowGemmColumns] = {};
   for (size_t column = 0; column < columns; ++column) {
     const auto* from =
@@ -463,7 +521,7 @@ void pack(const GraphValue& filter, const float* bias, size_t first, std::byte* 
         panel + kChannelsHeader + column / kColumns * kColumns * padded + column % kColumns * kStep;
     for (size_t i = 0; i < depth; ++i) sums[column] += from[i];
     size_t i = 0;
-    for (; i + kStep <= depth; i += kStep, to += int8_products::kPanelStep) {
+    for (; i + kStep <= depth; i += kStep, to += int8_products::kPanelStep<Products>) {
       std::memcpy(to, from + i, kStep);
     }
     std::memcpy(to, from + i, depth - i);
@@ -471,22 +529,32 @@ void pack(const GraphValue& filter, const float* bias, size_t first, std::byte* 
   pack_channels_header(filter, bias, first, sums, panel);
 }
 
-constexpr RowGemmKernels kKernels = {.name = "avx2",
-                                     .takes = takes,
-                                     .panel_bytes = panel_bytes,
-                                     .pack = pack,
-                                     .rows_bytes = rows_bytes,
-                                     .quantize = quantize,
-                                     .multiply = multiply};
+template <typename Products>
+constexpr RowGemmKernels kernels(const char* name) {
+  return {.name = name,
+          .takes = takes,
+          .panel_bytes = panel_bytes<Products>,
+          .pack = pack<Products>,
+          .rows_bytes = rows_bytes<Products>,
+          .quantize = quantize<Products>,
+          .multiply = multiply<Products>};
+}
 
 }  // namespace of_bytes
+
+constexpr RowGemmKernels kOfNibbles = kernels<InPairs>("avx2"),
+                         kOfNibblesByDots = kernels<InDots>("avxvnni");
+constexpr RowGemmKernels kOfBytes = of_bytes::kernels<int8_products::WordProducts>("avx2"),
+                         kOfBytesByDots = of_bytes::kernels<int8_products::ByteProducts>("avxvnni");
+
 }  // namespace
 
-const RowGemmKernels* row_gemm_kernels_of_target(DataType weights) {
-  return weights == DataType::kQcint8 ? &of_bytes::kKernels : &kKernels;
+const RowGemmKernels* row_gemm_kernels_of_target(DataType weights, bool has_dot_products) {
+  if (weights == DataType::kQcint8) return has_dot_products ? &kOfBytesByDots : &kOfBytes;
+  return has_dot_products ? &kOfNibblesByDots : &kOfNibbles;
 }
 #else
-const RowGemmKernels* row_gemm_kernels_of_target(DataType) { return nullptr; }
+const RowGemmKernels* row_gemm_kernels_of_target(DataType, bool) { return nullptr; }
 #endif
 
 }  // namespace HWY_NAMESPACE
@@ -502,7 +570,8 @@ HWY_EXPORT(row_gemm_kernels_of_target);
 }  // namespace
 
 const RowGemmKernels* row_gemm_kernels_avx2(DataType weights) {
-  return HWY_DYNAMIC_DISPATCH(row_gemm_kernels_of_target)(weights);
+  const bool has_dot_products = cpu_level().extra == CpuLevel::kAvxVnni;
+  return HWY_DYNAMIC_DISPATCH(row_gemm_kernels_of_target)(weights, has_dot_products);
 }
 
 }  // namespace edgewise::xnnpack

@@ -66,8 +66,8 @@ struct RowGemmKernels {
   void (*multiply)(const RowGemmTile& tile);
 };
 
-// Null where XNNPACK's are used: on x86 without AVX2, and with AVX512 or AVX-VNNI unless it is
-// AVX512-VNNI; on 64-bit Arm without dot products of bytes, or KleidiAI in this build (with dot
+// Null where XNNPACK's are used: on x86 without AVX2, and with AVX-512 unless it has VNNI; on
+// 64-bit Arm without dot products of bytes, or KleidiAI in this build (with dot
 // products alone it takes blocks, with products of matrices of bytes columns, too). With AVX2 those
 // of 8 bits are others than those of 4, and read rows in another form. On Windows
 // GCC does not align what it spills of 512 bits (its bug 54412).

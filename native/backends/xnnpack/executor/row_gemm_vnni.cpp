@@ -3,7 +3,6 @@
 
 #ifdef EDGEWISE_HAS_ROW_GEMM_X86
 
-#include "backends/xnnpack/limit_cpu.h"
 #include "core/cpu_level.h"
 #include "hwy/detect_targets.h"
 
@@ -75,8 +74,7 @@ constexpr RowGemmKernels kKernels = {.name = "avx512vnni",
 
 const RowGemmKernels* row_gemm_kernels(DataType weights) {
   if (cpu_level().extra == CpuLevel::kVnni) return &vnni::kKernels;
-  const bool is_avx2 = cpu_level().target == HWY_AVX2;
-  return is_avx2 && !has_avx_vnni() ? row_gemm_kernels_avx2(weights) : nullptr;
+  return cpu_level().target == HWY_AVX2 ? row_gemm_kernels_avx2(weights) : nullptr;
 }
 
 }  // namespace edgewise::xnnpack
