@@ -164,7 +164,7 @@ $(SANITIZE)/build.ninja: | $(PACKAGES)
 	@$(QUIET) --show '^-- XNNPACK' build/logs/sanitize-configure.log "configure" \
 	  cmake -S . -B $(SANITIZE) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
 	  "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g" -DEDGEWISE_SANITIZE=ON \
-	  -DEDGEWISE_BUILD_TESTS=ON
+	  -DEDGEWISE_BUILD_TESTS=ON -DEDGEWISE_EMULATE_AVX_VNNI=ON
 
 # Warnings are errors in the development build; instrumented code makes compilers guess wrong.
 sanitize: $(SANITIZE)/build.ninja
@@ -172,6 +172,11 @@ sanitize: $(SANITIZE)/build.ninja
 	@UBSAN_OPTIONS=print_stacktrace=1 $(QUIET) --show '^[0-9]+% tests passed' \
 	  build/logs/sanitize-ctest.log "ctest under sanitizers" \
 	  ctest --test-dir $(SANITIZE) --output-on-failure --no-tests=error -j 2
+	@if grep -qs avx2 /proc/cpuinfo; then for level in avx2 avxvnni; do \
+	  EDGEWISE_CPU=$$level UBSAN_OPTIONS=print_stacktrace=1 $(QUIET) \
+	  --show '^[0-9]+% tests passed' build/logs/sanitize-$$level.log "8-bit products as $$level" \
+	  ctest --test-dir $(SANITIZE) --output-on-failure --no-tests=error -j 2 -R 'RowGemm|Int8' \
+	  || exit 1; done; fi
 
 # Threads alone: ThreadSanitizer cannot share a build with the other sanitizers.
 sanitize-threads: | $(PACKAGES)

@@ -36,11 +36,16 @@ bool has_extra(CpuLevel::Extra extra) {
     case CpuLevel::kNone:
       return true;
 #if defined(__x86_64__)
+#ifdef EDGEWISE_EMULATE_AVX_VNNI
+    case CpuLevel::kAvxVnni:
+      return true;
+#else
     case CpuLevel::kAvxVnni: {
       // __builtin_cpu_supports of older compilers does not know it.
       unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
       return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & (1u << 4)) != 0;
     }
+#endif
     case CpuLevel::kVnni:
       __builtin_cpu_init();
       return __builtin_cpu_supports("avx512vnni");

@@ -75,8 +75,17 @@ struct ByteProducts {
     return hn::BitCast(kSums, hn::LoadU(hn::ScalableTag<int8_t>(), weights));
   }
   static HWY_INLINE Sums add(Sums sum, Sums numbers, Sums weights) {
+#ifdef EDGEWISE_EMULATE_AVX_VNNI
+    const auto low = hn::Set(kWords, 255), by = hn::BitCast(kWords, numbers),
+               with = hn::BitCast(kWords, weights);
+    const auto even = hn::ShiftRight<8>(hn::ShiftLeft<8>(with)), odd = hn::ShiftRight<8>(with);
+    const auto high = hn::And(hn::ShiftRight<8>(by), low);
+    return hn::Add(sum, hn::Add(hn::WidenMulPairwiseAdd(kSums, hn::And(by, low), even),
+                                hn::WidenMulPairwiseAdd(kSums, high, odd)));
+#else
     __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum.raw) : "x"(numbers.raw), "xm"(weights.raw));
     return sum;
+#endif
   }
 };
 
