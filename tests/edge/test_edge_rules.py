@@ -357,6 +357,18 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
     (aten.pad.default, lambda x: aten.pad(x, (0, 0)), (M,), []),
     (
         aten.pad.default,
+        lambda x: F.pad(x, (1, 0, 2, 3), mode="circular"),
+        (T,),
+        [
+            "slice_copy.Tensor",
+            "cat.default",
+            "slice_copy.Tensor",
+            "slice_copy.Tensor",
+            "cat.default",
+        ],
+    ),
+    (
+        aten.pad.default,
         lambda x: aten.pad(x, (-1, 2), value=3.0),
         (M,),
         ["slice_copy.Tensor", "constant_pad_nd.default"],

@@ -117,6 +117,8 @@ def _pad(graph: Graph, node: Node) -> Node | None:
         return None
     if named["mode"] in _FRAMES:
         return _framed(graph, node, _FRAMES[named["mode"]])
+    if named["mode"] == "circular":
+        return _circular(graph, node)
     if named["mode"] != "constant":
         return None
     if not any(named["pad"]):
@@ -158,6 +160,32 @@ def _framed(graph: Graph, node: Node, operators: Sequence[Any]) -> Node | None:
     if dim_order(fake(source)) != tuple(range(rank)):
         return None  # ExecuTorch has kernels for rows alone
     return call(graph, operators[dims - 1], (source, pad), node, fake(node))
+
+
+def _circular(graph: Graph, node: Node) -> Node | None:
+    """The end, the whole and the beginning, concatenated. Torch's decomposition writes into a
+    tensor that it fills with nothing first, which no backend takes."""
+    part, pad = first_operand(node), list(arguments(node)["pad"])
+    if min(pad) < 0 or not is_static(fake(part).shape):
+        return None
+    for i in range(len(pad) // 2):
+        dim, (before, after) = fake(part).dim() - 1 - i, pad[2 * i : 2 * i + 2]
+        whole, pieces = fake(part), [part]
+        size = whole.shape[dim]
+
+        def resized(count: int, whole: torch.Tensor = whole, dim: int = dim) -> torch.Tensor:
+            return whole.new_empty([*whole.shape[:dim], count, *whole.shape[dim + 1 :]])
+
+        if before:
+            args = (part, dim, size - before, size)
+            pieces.insert(0, call(graph, aten.slice_copy.Tensor, args, node, resized(before)))
+        if after:
+            args = (part, dim, 0, after)
+            pieces.append(call(graph, aten.slice_copy.Tensor, args, node, resized(after)))
+        if len(pieces) > 1:
+            value = resized(before + size + after)
+            part = call(graph, aten.cat.default, (pieces, dim), node, value)
+    return part
 
 
 @rule(aten.stack.default)
