@@ -306,7 +306,7 @@ Status index_along_one(const Tensor& self, std::span<const Tensor* const> list, 
   EDGEWISE_RETURN_IF_ERROR(out->resize(shape));
   const View target = view_of(*out);
   if (!target.is_row_major()) return {};
-  indices.gather(source, along, indices.count(), target.data);
+  EDGEWISE_RETURN_IF_ERROR(indices.gather(source, along, indices.count(), target.data));
   is_done = true;
   return {};
 }

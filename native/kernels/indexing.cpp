@@ -41,8 +41,8 @@ Status index_select(KernelContext& context) {
     target.strides.push(1);
   }
   if (source.is_row_major() && target.is_row_major()) {
-    indices.gather(source, along, std::min(indices.count(), target.sizes[along]), target.data);
-    return context.status();
+    const int64_t count = std::min(indices.count(), target.sizes[along]);
+    return finish(context, indices.gather(source, along, count, target.data));
   }
   for (int64_t i = 0; i < indices.count() && i < target.sizes[along]; ++i) {
     EDGEWISE_TRY(assign(target.select(along, i), source.select(along, indices[i])));

@@ -1,6 +1,7 @@
 #include "indices.h"
 
 #include <cstring>
+#include <span>
 
 namespace edgewise {
 inline namespace HWY_NAMESPACE {
@@ -34,26 +35,66 @@ Status Indices::read(const Tensor& tensor, int64_t size, Negative negative) {
   return {};
 }
 
-void Indices::gather(const View& source, size_t along, int64_t count, std::byte* target) const {
+namespace {
+
+// Indices that follow one another.
+struct Run {
+  int64_t first = 0;
+  size_t count = 0;
+};
+
+// Parts of `part` bytes.
+void gather_part_by_part(size_t part, const std::byte* source, std::span<const Run> runs,
+                         std::byte* target) {
+  for (const Run& run : runs) {
+    std::memcpy(target, source + static_cast<size_t>(run.first) * part, run.count * part);
+    target += run.count * part;
+  }
+}
+
+template <typename Unit>
+void gather_units(size_t /*part*/, const std::byte* source, std::span<const Run> runs,
+                  std::byte* target) {
+  const auto* from = reinterpret_cast<const Unit*>(source);
+  auto* to = reinterpret_cast<Unit*>(target);
+  for (const Run& run : runs) {
+    to[0] = from[run.first];
+    if (run.count > 1) std::memcpy(to + 1, from + run.first + 1, (run.count - 1) * sizeof(Unit));
+    to += run.count;
+  }
+}
+
+}  // namespace
+
+Status Indices::gather(const View& source, size_t along, int64_t count, std::byte* target) const {
   size_t part = element_size(source.type);
   int64_t outer = 1;
   for (size_t d = 0; d < along; ++d) outer *= source.sizes[d];
   for (size_t d = along + 1; d < source.sizes.size(); ++d) {
     part *= static_cast<size_t>(source.sizes[d]);
   }
-  const size_t whole = part * static_cast<size_t>(source.sizes[along]);
-  if (part == 0) return;
-  for (int64_t o = 0; o < outer; ++o) {
-    const std::byte* from = source.data + static_cast<size_t>(o) * whole;
-    for (int64_t i = 0; i < count; ++i, target += part) {
-      const std::byte* at = from + static_cast<size_t>(values_[i]) * part;
-      if (part == 4) {
-        std::memcpy(target, at, 4);
-      } else {
-        std::memcpy(target, at, part);
-      }
+  if (part == 0 || outer == 0 || count == 0) return {};
+  Scratch<Run> runs;
+  EDGEWISE_RETURN_IF_ERROR(runs.reserve(count));
+  size_t run_count = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (i > 0 && values_[i] == values_[i - 1] + 1) {
+      ++runs[static_cast<int64_t>(run_count) - 1].count;
+    } else {
+      runs[static_cast<int64_t>(run_count++)] = {values_[i], 1};
     }
   }
+  const auto move = part == 1   ? gather_units<uint8_t>
+                    : part == 2 ? gather_units<uint16_t>
+                    : part == 4 ? gather_units<uint32_t>
+                    : part == 8 ? gather_units<uint64_t>
+                                : gather_part_by_part;
+  const size_t whole = part * static_cast<size_t>(source.sizes[along]);
+  const std::byte* from = source.data;
+  for (int64_t o = 0; o < outer; ++o, from += whole, target += static_cast<size_t>(count) * part) {
+    move(part, from, {runs.data(), run_count}, target);
+  }
+  return {};
 }
 
 }  // namespace HWY_NAMESPACE

@@ -16,7 +16,7 @@ class Indices {
 
   // Moves what the first `count` indices name: of `source`, which lies in order, as does `target`,
   // the parts along dimension `along`.
-  void gather(const View& source, size_t along, int64_t count, std::byte* target) const;
+  Status gather(const View& source, size_t along, int64_t count, std::byte* target) const;
 
   int64_t count() const { return count_; }
   const int64_t* data() const { return values_.data(); }
