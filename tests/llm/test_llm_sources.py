@@ -4,6 +4,7 @@ them, or what they were packed from."""
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -363,6 +364,88 @@ def test_experts_of_mlx(kind: str, tmp_path: Path) -> None:
     found = load_model(tmp_path).state_dict()
     for name, weight in model.state_dict().items():
         torch.testing.assert_close(found[name], weight, rtol=0, atol=0, msg=name)
+
+
+def _of_granite(tensors: Parts) -> Parts:
+    made: Parts = {}
+    for name, weight in tensors.items():
+        block, is_input, _ = name.partition("shared_mlp.input_linear.")
+        if is_input:
+            gate, up = weight.chunk(2)
+            made |= {f"{block}mlp.gate_proj.weight": gate, f"{block}mlp.up_proj.weight": up}
+        else:
+            made[name.replace("shared_mlp.output_linear", "mlp.down_proj")] = weight
+    return made
+
+
+def _of_lfm2_moe(tensors: Parts) -> Parts:
+    made: Parts = {}
+    experts: dict[str, dict[int, torch.Tensor]] = {}
+    for name, weight in tensors.items():
+        for old, new in (("w1", "gate_proj"), ("w2", "down_proj"), ("w3", "up_proj")):
+            name = name.replace(f".{old}.weight", f".{new}.weight")
+        before, is_expert, after = name.partition(".experts.")
+        if not is_expert:
+            made[name] = weight
+            continue
+        index, part = after.split(".", 1)
+        experts.setdefault(f"{before}.switch_mlp.{part}", {})[int(index)] = weight
+    for name, each in experts.items():
+        made[name] = torch.stack([each[i] for i in range(len(each))])
+    return made
+
+
+def _of_qwen3_5(tensors: Parts) -> Parts:
+    added = ("layernorm.weight", "q_norm.weight", "k_norm.weight", "model.norm.weight")
+    tensors = {k: v + 1 if k.endswith(added) else v for k, v in tensors.items()}
+    return {f"language_model.{k}": v for k, v in tensors.items()}
+
+
+def _beside_a_tower(tensors: Parts) -> Parts:
+    seen = {"vision_tower.encoder.weight": torch.ones(2), "multi_modal_projector.x": torch.ones(2)}
+    return {f"language_model.{k}": v for k, v in tensors.items()} | seen
+
+
+MLX_NAMES: dict[str, tuple[str, Callable[[Parts], Parts]]] = {
+    "gemma3": ("gemma3_text", _beside_a_tower),
+    "gemma4": ("gemma4_text", _beside_a_tower),
+    "granitemoehybrid": ("granitemoehybrid", _of_granite),
+    "lfm2": ("lfm2", lambda tensors: tensors),
+    "lfm2_moe": ("lfm2_moe", _of_lfm2_moe),
+    "mamba2": ("mamba2", lambda tensors: tensors),
+    "qwen3_5": ("qwen3_5_text", _of_qwen3_5),
+}
+
+
+@pytest.mark.parametrize("kind", MLX_NAMES)
+def test_names_of_mlx(kind: str, tmp_path: Path) -> None:
+    """Other names, parts of a tensor, filters that lie otherwise, models that also see: as mlx-lm
+    writes them, whose own files benchmarks/mlx_sources.py reads."""
+    from safetensors.torch import load_file, save_file
+
+    from edgewise.llm.architectures import architecture_of
+
+    text_kind, renamed = MLX_NAMES[kind]
+    row = architecture_of(text_kind)
+    assert row is not None
+    torch.manual_seed(0)
+    model = random_model({**OPTIONS, **row.small, "model_type": text_kind})
+    model.save_pretrained(tmp_path)
+    tensors = renamed(load_file(tmp_path / "model.safetensors"))
+    for name, weight in tensors.items():
+        if name.endswith(("conv.weight", "conv1d.weight")):
+            tensors[name] = weight.transpose(1, 2)
+    tensors = {name: weight.contiguous() for name, weight in tensors.items()}
+    save_file(tensors, tmp_path / "model.safetensors")
+    values = json.loads((tmp_path / "config.json").read_text())
+    if kind != text_kind:
+        values = {"model_type": kind, "text_config": values}
+    values["quantization"] = {"group_size": 64, "bits": 4}  # of no layer here
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    found, want = load_model(tmp_path).state_dict(), model.state_dict()
+    assert found.keys() == want.keys()
+    for name, weight in want.items():
+        torch.testing.assert_close(found[name], weight, rtol=0, atol=2e-7, msg=name)
 
 
 REFUSED_OF_MLX = {

@@ -43,6 +43,17 @@ PRESETS: dict[str, dict[str, Any]] = {
 """What is not said is as in `transformers.LlamaConfig`."""
 
 
+def _numbers(value: Any) -> Any:
+    """With infinities and NaN, which `transformers` 5 writes as {"__float__": "Infinity"}."""
+    if isinstance(value, list):
+        return [_numbers(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"__float__"}:
+        return float(value["__float__"])
+    return {key: _numbers(one) for key, one in value.items()}
+
+
 def read_config(name: str) -> dict[str, Any]:
     """The values of a preset, of a JSON file, or of a directory's config.json.
 
@@ -59,7 +70,7 @@ def read_config(name: str) -> dict[str, Any]:
             f"[config] must be one of {', '.join(PRESETS)}, or a config.json; got {name}"
         )
     try:
-        values = read_json(path.read_bytes())
+        values = _numbers(read_json(path.read_bytes()))
     except ValueError as failure:
         raise ValueError(f"[config] must be JSON; got {path}: {failure}") from None
     if not isinstance(values, dict):

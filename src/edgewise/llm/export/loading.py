@@ -10,6 +10,7 @@ import torch
 
 from edgewise.llm.config import read_config
 from edgewise.llm.export.gguf_models import FAMILIES, GgufFile
+from edgewise.llm.export.mlx_weights import text_config
 from edgewise.llm.export.sources import float_weights, open_gguf, quantization_of
 
 __all__ = ["load_model", "random_model"]
@@ -69,6 +70,8 @@ def load_model(checkpoint: str | Path) -> Any:
         if about is not None:
             others = ("quantization", "quantization_config")
             values = {k: v for k, v in config.items() if k not in others}
+            if about["quant_method"] == "mlx":
+                values = text_config(values)
             model = _with_weights(_empty(values), float_weights(directory, about), checkpoint)
             _take_generation_config(model, directory)
             return _text_part(model).eval()

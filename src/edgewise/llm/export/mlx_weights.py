@@ -3,7 +3,8 @@
 Source: MLX's `mx.quantize` and `mlx_lm` 0.32. A weight [..., out, in] is 32-bit integers [...,
 out, in * bits / 32], whose bits are those of the numbers, the lowest first, one after the other;
 beside it are `scales` [..., out, in / group] and, of the mode `affine`, `biases` of that shape.
-Experts lie in one tensor [E, out, in].
+Experts lie in one tensor [E, out, in], filters of convolutions over time are [out, width, in].
+Of models that also see, the language model is read.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from typing import Any
 
 import torch
 
-__all__ = ["FP4", "MLX_FAMILIES", "mlx_problem", "mlx_weights"]
+__all__ = ["FP4", "MLX_FAMILIES", "mlx_problem", "mlx_weights", "text_config"]
 
 _NAMES = """
-cohere cohere2 ernie4_5 gemma gemma2 gemma3_text glm glm4 granite helium hunyuan_v1_dense internlm3
-llama ministral3 mistral mixtral nemotron olmo2 olmoe phi phi3 qwen2 qwen2_moe qwen3 qwen3_moe
-seed_oss smollm3 stablelm starcoder2
+cohere cohere2 ernie4_5 exaone4 gemma gemma2 gemma3 gemma3_text gemma4 gemma4_text glm glm4 granite
+granitemoehybrid helium hunyuan_v1_dense internlm3 lfm2 lfm2_moe llama mamba2 ministral3 mistral
+mixtral nemotron olmo2 olmo3 olmoe phi phi3 qwen2 qwen2_moe qwen3 qwen3_5 qwen3_moe seed_oss smollm3
+stablelm starcoder2
 """
 MLX_FAMILIES = frozenset(_NAMES.split())
-"""`model_type`s whose weights mlx-lm keeps under their names and with their values. Of others it
-adds one to norms, or takes weights apart."""
+"""`model_type`s whose weights mlx-lm keeps under their names, or under others that are known."""
 
 _AFFINE_BITS = (2, 3, 4, 5, 6, 8)
 _MODES = {"affine": _AFFINE_BITS, "mxfp4": (4,), "nvfp4": (4,), "mxfp8": (8,)}
@@ -32,7 +33,11 @@ FP4 = torch.tensor([*_E2M1, *(-value for value in _E2M1)])
 """The numbers of four bits, a sign, two of exponent and one of mantissa."""
 
 _EXPERTS = re.compile(r"(.*\.(?:mlp|block_sparse_moe))\.switch_mlp\.(gate|up|down)_proj\.weight")
-_MIXTRAL = {"gate": "w1", "down": "w2", "up": "w3"}
+_W = {"gate": "w1", "down": "w2", "up": "w3"}
+_PREFIX = re.compile(r"^language_model\.")
+_SEES = re.compile(
+    r"(model\.)?(vision_|audio_|visual|multi_modal_projector|embed_vision|embed_audio)"
+)
 
 
 def mlx_problem(about: Mapping[str, Any]) -> str:
@@ -64,6 +69,8 @@ def mlx_weights(
         layer, _, part = name.rpartition(".")
         if part in ("scales", "biases") and f"{layer}.weight" in stored:
             continue
+        if _SEES.match(name):
+            continue
         if part == "weight" and f"{layer}.scales" in stored:
             own = about.get(layer)
             settings = {**about, **own} if isinstance(own, dict) else about
@@ -71,8 +78,17 @@ def mlx_weights(
             tensor = _dequantized(layer, tensor, stored[f"{layer}.scales"], biases, settings)
         elif tensor.is_floating_point():
             tensor = tensor.float()
-        found.update(_by_expert(name, tensor))
-    return found
+        found[_PREFIX.sub("", name)] = _filter(name, tensor)
+    return _OTHERWISE.get(str(about.get("model_type")), _by_expert)(found)
+
+
+def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """config.json's part for the language model; all of it where there is no other."""
+    text = config.get("text_config")
+    if not isinstance(text, dict):
+        return dict(config)
+    ties = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
+    return {**text, **ties}
 
 
 def _dequantized(
@@ -120,10 +136,71 @@ def _numbers(words: torch.Tensor, bits: int) -> torch.Tensor:
     return torch.stack(every, -1).flatten(-2)
 
 
-def _by_expert(name: str, tensor: torch.Tensor) -> dict[str, torch.Tensor]:
-    matched = _EXPERTS.fullmatch(name)
-    if matched is None:
-        return {name: tensor}
-    block, part = matched[1], matched[2]
-    part = _MIXTRAL[part] if block.endswith("block_sparse_moe") else f"{part}_proj"
-    return {f"{block}.experts.{i}.{part}.weight": one for i, one in enumerate(tensor)}
+def _filter(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """Of a convolution over time, each channel by itself: as PyTorch has it, [out, 1, width]."""
+    is_one = name.endswith(("conv.weight", "conv1d.weight")) and tensor.dim() == 3
+    return tensor.transpose(1, 2) if is_one and tensor.shape[-1] == 1 else tensor
+
+
+Weights = dict[str, torch.Tensor]
+
+
+def _by_expert(found: Weights) -> Weights:
+    made: Weights = {}
+    for name, tensor in found.items():
+        matched = _EXPERTS.fullmatch(name)
+        if matched is None:
+            made[name] = tensor
+            continue
+        block, part = matched[1], matched[2]
+        part = _W[part] if block.endswith("block_sparse_moe") else f"{part}_proj"
+        made |= {f"{block}.experts.{i}.{part}.weight": one for i, one in enumerate(tensor)}
+    return made
+
+
+def _lfm2_moe(found: Weights) -> Weights:
+    made: Weights = {}
+    for name, tensor in found.items():
+        matched = re.fullmatch(
+            r"(.*\.feed_forward)(\.switch_mlp)?\.(gate|up|down)_proj\.weight", name
+        )
+        if matched is None:
+            made[name] = tensor
+        elif matched[2] is None:
+            made[f"{matched[1]}.{_W[matched[3]]}.weight"] = tensor
+        else:
+            to = f"{matched[1]}.experts.{{}}.{_W[matched[3]]}.weight"
+            made |= {to.format(i): one for i, one in enumerate(tensor)}
+    return made
+
+
+def _granite(found: Weights) -> Weights:
+    """Gates and what they are multiplied with are one tensor."""
+    made: Weights = {}
+    for name, tensor in found.items():
+        block, matched, part = name.rpartition("mlp.")
+        if not matched or part not in ("gate_proj.weight", "up_proj.weight", "down_proj.weight"):
+            made[name] = tensor
+            continue
+        inside = (
+            block.removesuffix("switch_") if block.endswith("switch_") else f"{block}shared_mlp."
+        )
+        if part == "down_proj.weight":
+            made[f"{inside}output_linear.weight"] = tensor
+        elif part == "gate_proj.weight":
+            both = (tensor, found[f"{block}mlp.up_proj.weight"])
+            made[f"{inside}input_linear.weight"] = torch.cat(both, -2)
+    return made
+
+
+_PLUS_ONE = re.compile(
+    r".*\.(input_layernorm|post_attention_layernorm|q_norm|k_norm)\.weight|model\.norm\.weight"
+)
+
+
+def _qwen3_5(found: Weights) -> Weights:
+    """MLX's norms have the one that is added to them."""
+    return {k: v - 1 if _PLUS_ONE.fullmatch(k) else v for k, v in found.items()}
+
+
+_OTHERWISE = {"granitemoehybrid": _granite, "lfm2_moe": _lfm2_moe, "qwen3_5": _qwen3_5}
