@@ -52,15 +52,17 @@ void gather_part_by_part(size_t part, const std::byte* source, std::span<const R
   }
 }
 
-template <typename Unit>
-void gather_units(size_t /*part*/, const std::byte* source, std::span<const Run> runs,
-                  std::byte* target) {
-  const auto* from = reinterpret_cast<const Unit*>(source);
-  auto* to = reinterpret_cast<Unit*>(target);
+// A single part is one instruction.
+template <size_t kPart>
+void gather_small_parts(size_t /*part*/, const std::byte* source, std::span<const Run> runs,
+                        std::byte* target) {
   for (const Run& run : runs) {
-    to[0] = from[run.first];
-    if (run.count > 1) std::memcpy(to + 1, from + run.first + 1, (run.count - 1) * sizeof(Unit));
-    to += run.count;
+    const std::byte* from = source + static_cast<size_t>(run.first) * kPart;
+    std::memcpy(target, from, kPart);
+    target += kPart;
+    if (run.count == 1) continue;
+    std::memcpy(target, from + kPart, (run.count - 1) * kPart);
+    target += (run.count - 1) * kPart;
   }
 }
 
@@ -84,10 +86,10 @@ Status Indices::gather(const View& source, size_t along, int64_t count, std::byt
       runs[static_cast<int64_t>(run_count++)] = {values_[i], 1};
     }
   }
-  const auto move = part == 1   ? gather_units<uint8_t>
-                    : part == 2 ? gather_units<uint16_t>
-                    : part == 4 ? gather_units<uint32_t>
-                    : part == 8 ? gather_units<uint64_t>
+  const auto move = part == 1   ? gather_small_parts<1>
+                    : part == 2 ? gather_small_parts<2>
+                    : part == 4 ? gather_small_parts<4>
+                    : part == 8 ? gather_small_parts<8>
                                 : gather_part_by_part;
   const size_t whole = part * static_cast<size_t>(source.sizes[along]);
   const std::byte* from = source.data;

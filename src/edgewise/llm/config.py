@@ -49,7 +49,7 @@ def _numbers(value: Any) -> Any:
         return [_numbers(one) for one in value]
     if not isinstance(value, dict):
         return value
-    if value.keys() == {"__float__"}:
+    if value.keys() == {"__float__"} and isinstance(value["__float__"], str):
         return float(value["__float__"])
     return {key: _numbers(one) for key, one in value.items()}
 
