@@ -128,10 +128,14 @@ def report_wrong(errors: Mapping[str, float], limit: float) -> int:
     return 1 if wrong else 0
 
 
+def cache_folder() -> Path:
+    """What edgewise keeps between runs."""
+    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "edgewise"
+
+
 def add_cache_options(parser: argparse.ArgumentParser, refresh: bool = True) -> None:
     """Where files are kept between runs. refresh: whether ours are lowered, and can be anew."""
-    default = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser()
-    default = default / "edgewise" / "benchmarks"
+    default = cache_folder() / "benchmarks"
     parser.add_argument(
         "--cache", type=own_folder, default=str(default), help="files are kept here"
     )

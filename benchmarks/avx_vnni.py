@@ -8,66 +8,47 @@ memory. Multiply-adds for a cycle, and ours to XNNPACK's.
 """
 
 import argparse
-import os
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
-from _common import ROOT, report
+from _common import ROOT, cache_folder, report
+from _mca import cycles_of, mca
 
 OURS = "native/backends/xnnpack/CMakeFiles/edgewise_xnnpack_backend.dir/executor"
-MCA = "llvm-mca-19"
-RUNS = 200
+XNNPACK = "libmicrokernels-prod.a"
 
 
-@dataclass(frozen=True)
-class Loop:
+class Loop(NamedTuple):
     """A kernel: where it is, its name, and its products' instruction with what one computes."""
 
-    side: str
     file: str
     name: str
-    product: str
-    multiply_adds: int
+    product: str = "vpdpbusd"
+    multiply_adds: int = 32
 
 
-XNNPACK = "libmicrokernels-prod.a"
-GROUPS = {
+_BLOCKS, _CHANNELS = (f"xnn_qd8_f32_{kind}_gemm_minmax_ukernel_" for kind in ("qb4w", "qc8w"))
+_CONVOLUTION = "xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_"
+LOOPS = {  # ours, and XNNPACK's
     "several rows, 4 bits in blocks": (
-        Loop("ours", "row_gemm_avx2", r"multiply_blocks<.*InDots, 6ul, 1ul, true", "vpdpbusd", 32),
-        Loop(
-            "XNNPACK", XNNPACK, "xnn_qd8_f32_qb4w_gemm_minmax_ukernel_3x8c8__avx2", "vpmaddwd", 16
-        ),
+        Loop("row_gemm_avx2", r"multiply_blocks<.*InDots, 6ul, 1ul, true"),
+        Loop(XNNPACK, f"{_BLOCKS}3x8c8__avx2", "vpmaddwd", 16),
     ),
     "one row, 4 bits in blocks": (
-        Loop("ours", "row_gemm_avx2", r"multiply_blocks<.*InDots, 1ul, 4ul, true", "vpdpbusd", 32),
-        Loop(
-            "XNNPACK", XNNPACK, "xnn_qd8_f32_qb4w_gemm_minmax_ukernel_1x8c8__avx2", "vpmaddwd", 16
-        ),
+        Loop("row_gemm_avx2", r"multiply_blocks<.*InDots, 1ul, 4ul, true"),
+        Loop(XNNPACK, f"{_BLOCKS}1x8c8__avx2", "vpmaddwd", 16),
     ),
     "several rows, 8 bits": (
-        Loop("ours", "row_gemm_avx2", r"multiply_tile<.*ByteProducts, 6ul", "vpdpbusd", 32),
-        Loop(
-            "XNNPACK",
-            XNNPACK,
-            "xnn_qd8_f32_qc8w_gemm_minmax_ukernel_5x8c8__avxvnni_prfm",
-            "vpdpbusd",
-            32,
-        ),
+        Loop("row_gemm_avx2", r"multiply_tile<.*ByteProducts, 6ul"),
+        Loop(XNNPACK, f"{_CHANNELS}5x8c8__avxvnni_prfm"),
     ),
     "convolution, 8 bits": (
-        Loop("ours", "int8_kernels_avx2", r"multiply_rows<.*ByteProducts, 6ul", "vpdpbusd", 32),
-        Loop(
-            "XNNPACK",
-            XNNPACK,
-            "xnn_qs8_qc8w_gemm_minmax_fp32_ukernel_5x8c8__avxvnni_prfm",
-            "vpdpbusd",
-            32,
-        ),
+        Loop("int8_kernels_avx2", r"multiply_rows<.*ByteProducts, 6ul"),
+        Loop(XNNPACK, f"{_CONVOLUTION}5x8c8__avxvnni_prfm"),
     ),
 }
 
@@ -75,22 +56,25 @@ GROUPS = {
 def library(name: str) -> Path:
     if name != XNNPACK:
         return ROOT / "build/dev" / OURS / f"{name}.cpp.o"
-    cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "edgewise"
+    cache = cache_folder()
     found = sorted(cache.glob(f"xnnpack-*-x86_64-*/lib/{name}"))
     if not found:
         sys.exit(f"[avx_vnni] {cache} must have XNNPACK for x86-64; try make setup")
     return found[-1]
 
 
-def functions(path: Path) -> Iterator[tuple[str, list[tuple[int, str]]]]:
-    """Of a library: names, and instructions with their addresses."""
+@lru_cache
+def functions(path: Path) -> dict[str, list[tuple[int, str]]]:
+    """Of a library, by name: instructions with their addresses."""
     command = ["objdump", "-d", "--no-show-raw-insn", "-C", str(path)]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = {}
     for part in re.split(r"\n(?=[0-9a-f]+ <)", listing):
         title = re.match(r"[0-9a-f]+ <(.*)>:\n", part)
         if title:
             lines = re.findall(r"^ *([0-9a-f]+):\t(.*)$", part, re.MULTILINE)
-            yield title[1], [(int(address, 16), text) for address, text in lines]
+            found[title[1]] = [(int(address, 16), text) for address, text in lines]
+    return found
 
 
 def hottest(instructions: list[tuple[int, str]], product: str) -> list[str] | None:
@@ -109,9 +93,9 @@ def hottest(instructions: list[tuple[int, str]], product: str) -> list[str] | No
     return found
 
 
-def speed(loop: Loop, core: str) -> float:
+def speed(loop: Loop, program: str, core: str) -> float:
     """Multiply-adds for a cycle."""
-    for name, instructions in functions(library(loop.file)):
+    for name, instructions in functions(library(loop.file)).items():
         lines = hottest(instructions, loop.product) if re.search(loop.name, name) else None
         if lines:
             break
@@ -121,11 +105,7 @@ def speed(loop: Loop, core: str) -> float:
     plain = [re.sub(r"[#<].*", "", line) for line in lines]
     plain = [re.sub(r"^(j\w+) .*", r"\1 loop", line) for line in plain]
     text = "\n".join(["loop:", *plain, ""])
-    command = [MCA, "--mtriple=x86_64", f"-mcpu={core}", f"-iterations={RUNS}"]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
-    cycles = re.search(r"Total Cycles: +(\d+)", done.stdout)
-    assert cycles is not None
-    return count * RUNS / int(cycles[1])
+    return count / cycles_of(program, text, core, ["--mtriple=x86_64"])
 
 
 def main() -> None:
@@ -135,11 +115,12 @@ def main() -> None:
     parser.add_argument("--core", default="alderlake", help="as llvm-mca names it")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     options = parser.parse_args()
-    if shutil.which(MCA) is None:
-        sys.exit(f"[avx_vnni] needs {MCA}; try apt-get install llvm-19")
+    program = mca()
+    if program is None:
+        sys.exit("[avx_vnni] needs llvm-mca; try apt-get install llvm-19")
     rows = []
-    for title, loops in GROUPS.items():
-        ours, theirs = (speed(loop, options.core) for loop in loops)
+    for title, loops in LOOPS.items():
+        ours, theirs = (speed(loop, program, options.core) for loop in loops)
         rows.append({"loop": title, "ours": ours, "XNNPACK": theirs, "ratio": ours / theirs})
     notes = ["multiply-adds for a cycle, by llvm-mca: nothing was measured"]
     report(f"loops of 8-bit products on {options.core}", rows, notes, options.json)

@@ -37,9 +37,7 @@ void sign_extend(const int8_t* from, size_t count, std::byte* bytes) {
   for (; at < count; ++at) to[at] = from[at];
 }
 
-// What `convert` adds to numbers that have no sign then.
-constexpr size_t kOffset = 128;
-
+// ByteProducts::kOffset.
 void add_offset(const int8_t* from, size_t count, std::byte* bytes) {
   constexpr hn::ScalableTag<int8_t> kAll;
   auto* to = reinterpret_cast<int8_t*>(bytes);
@@ -344,34 +342,25 @@ constexpr Int8DepthwiseKernels kDepthwise = {.name = "avx2",
                                              .run3 = depthwise<3>,
                                              .run5 = depthwise<5>};
 
-constexpr Int8Kernels kKernels = {
-    .name = "avx2",
-    .rows = kRows,
-    .columns = kInt8Columns,
-    .step = WordProducts::kStep,
-    .least_depth = 16,
-    .least_run = 6,
-    .depth_rule = "a depth of 16 or more; of 4 channels or less, 6 numbers in a row of the window",
-    .needs_full_panels = true,
-    .number_bytes = sizeof(WordProducts::Number),
-    .offset = 0,
-    .convert = sign_extend,
-    .multiply = multiply<WordProducts>,
-    .add = nullptr};
-
-constexpr Int8Kernels kDotKernels = {.name = "avxvnni",
-                                     .rows = kRows,
-                                     .columns = kInt8Columns,
-                                     .step = ByteProducts::kStep,
-                                     .least_depth = kKernels.least_depth,
-                                     .least_run = kKernels.least_run,
-                                     .depth_rule = kKernels.depth_rule,
-                                     .needs_full_panels = true,
-                                     .number_bytes = sizeof(ByteProducts::Number),
-                                     .offset = kOffset,
-                                     .convert = add_offset,
-                                     .multiply = multiply<ByteProducts>,
-                                     .add = nullptr};
+template <typename Products>
+constexpr Int8Kernels kernels(const char* name, decltype(Int8Kernels::convert) convert) {
+  return {.name = name,
+          .rows = kRows,
+          .columns = kInt8Columns,
+          .step = Products::kStep,
+          .least_depth = 16,
+          .least_run = 6,
+          .depth_rule =
+              "a depth of 16 or more; of 4 channels or less, 6 numbers in a row of the window",
+          .needs_full_panels = true,
+          .number_bytes = sizeof(typename Products::Number),
+          .offset = Products::kOffset,
+          .convert = convert,
+          .multiply = multiply<Products>,
+          .add = nullptr};
+}
+constexpr Int8Kernels kKernels = kernels<WordProducts>("avx2", sign_extend);
+constexpr Int8Kernels kDotKernels = kernels<ByteProducts>("avxvnni", add_offset);
 
 }  // namespace
 

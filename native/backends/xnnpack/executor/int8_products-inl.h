@@ -56,6 +56,7 @@ HWY_INLINE hn::Vec<decltype(kWords)> load_words(const int16_t* from) {
 struct WordProducts {
   using Number = int16_t;
   static constexpr size_t kStep = 2;
+  static constexpr int kOffset = 0;  // what numbers are more than they stand for
 
   template <typename Weight>
   static HWY_INLINE auto load(const Weight* weights) {
@@ -70,6 +71,7 @@ struct WordProducts {
 struct ByteProducts {
   using Number = uint8_t;
   static constexpr size_t kStep = 4;
+  static constexpr int kOffset = 128;
 
   static HWY_INLINE Sums load(const int8_t* weights) {
     return hn::BitCast(kSums, hn::LoadU(hn::ScalableTag<int8_t>(), weights));

@@ -6,7 +6,6 @@
 #ifdef EDGEWISE_HAS_ROW_GEMM_X86
 
 #include <cstring>
-#include <type_traits>
 
 #include "core/cpu_level.h"
 
@@ -412,9 +411,6 @@ namespace of_bytes {
 using int8_products::ByteProducts, int8_products::kColumns, int8_products::WordProducts;
 
 template <typename Products>
-constexpr int kOffset = std::is_unsigned_v<typename Products::Number> ? 128 : 0;
-
-template <typename Products>
 size_t steps_of(size_t depth) {
   return divide_up(depth, Products::kStep);
 }
@@ -434,7 +430,7 @@ HWY_INLINE void store(Pairs q, int16_t* to) {
 }
 HWY_INLINE void store(Pairs q, uint8_t* to) {
   const hn::Half<decltype(kBytes)> half;
-  const auto offset = hn::Set(half, static_cast<int8_t>(kOffset<ByteProducts>));
+  const auto offset = hn::Set(half, static_cast<int8_t>(ByteProducts::kOffset));
   hn::StoreU(hn::Xor(hn::DemoteTo(half, q), offset), half, reinterpret_cast<int8_t*>(to));
 }
 
@@ -458,7 +454,7 @@ void quantize(const float* x, size_t rows, size_t depth, size_t row, std::byte* 
 template <typename Products, size_t kTileRows, Prefetch kPrefetch = Prefetch::kNot>
 void multiply_tile(const RowGemmTile& tile, const Part& part, size_t column) {
   Sums sum[kTileRows][int8_products::kVectors];
-  start_channels(tile, part, column, kOffset<Products>, sum);
+  start_channels(tile, part, column, Products::kOffset, sum);
   const std::byte* a[int8_products::kBasesOf<kTileRows>];
   int8_products::set_bases(part.a, part.stride, a);
   size_t steps = steps_of<Products>(tile.depth);

@@ -67,10 +67,10 @@ struct RowGemmKernels {
 };
 
 // Null where XNNPACK's are used: on x86 without AVX2, and with AVX-512 unless it has VNNI; on
-// 64-bit Arm without dot products of bytes, or KleidiAI in this build (with dot
-// products alone it takes blocks, with products of matrices of bytes columns, too). With AVX2 those
-// of 8 bits are others than those of 4, and read rows in another form. On Windows
-// GCC does not align what it spills of 512 bits (its bug 54412).
+// 64-bit Arm without dot products of bytes, or KleidiAI in this build (with dot products alone it
+// takes blocks, with products of matrices of bytes columns, too). With AVX2 those of 8 bits are
+// others than those of 4, and read rows in another form. On Windows GCC does not align what it
+// spills of 512 bits (its bug 54412).
 #if defined(__x86_64__) && !defined(_WIN32)
 #define EDGEWISE_HAS_ROW_GEMM_X86
 #endif

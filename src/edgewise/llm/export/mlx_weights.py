@@ -32,9 +32,10 @@ _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 FP4 = torch.tensor([*_E2M1, *(-value for value in _E2M1)])
 """The numbers of four bits, a sign, two of exponent and one of mantissa."""
 
-_EXPERTS = re.compile(r"(.*\.(?:mlp|block_sparse_moe))\.switch_mlp\.(gate|up|down)_proj\.weight")
+_EXPERTS = re.compile(
+    r"(.*\.(mlp|block_sparse_moe|feed_forward))\.switch_mlp\.(gate|up|down)_proj\.weight"
+)
 _W = {"gate": "w1", "down": "w2", "up": "w3"}
-_PREFIX = re.compile(r"^language_model\.")
 _SEES = re.compile(
     r"(model\.)?(vision_|audio_|visual|multi_modal_projector|embed_vision|embed_audio)"
 )
@@ -78,7 +79,7 @@ def mlx_weights(
             tensor = _dequantized(layer, tensor, stored[f"{layer}.scales"], biases, settings)
         elif tensor.is_floating_point():
             tensor = tensor.float()
-        found[_PREFIX.sub("", name)] = _filter(name, tensor)
+        found[name.removeprefix("language_model.")] = _filter(name, tensor)
     return _OTHERWISE.get(str(about.get("model_type")), _by_expert)(found)
 
 
@@ -87,8 +88,8 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
     text = config.get("text_config")
     if not isinstance(text, dict):
         return dict(config)
-    ties = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
-    return {**text, **ties}
+    tied = "tie_word_embeddings"
+    return {**text, tied: config[tied]} if tied in config else dict(text)
 
 
 def _dequantized(
@@ -152,26 +153,17 @@ def _by_expert(found: Weights) -> Weights:
         if matched is None:
             made[name] = tensor
             continue
-        block, part = matched[1], matched[2]
-        part = _W[part] if block.endswith("block_sparse_moe") else f"{part}_proj"
+        block, part = matched[1], matched[3]
+        part = f"{part}_proj" if matched[2] == "mlp" else _W[part]
         made |= {f"{block}.experts.{i}.{part}.weight": one for i, one in enumerate(tensor)}
     return made
 
 
+_DENSE = re.compile(r"(?<=\.feed_forward\.)(gate|up|down)_proj(?=\.weight$)")
+
+
 def _lfm2_moe(found: Weights) -> Weights:
-    made: Weights = {}
-    for name, tensor in found.items():
-        matched = re.fullmatch(
-            r"(.*\.feed_forward)(\.switch_mlp)?\.(gate|up|down)_proj\.weight", name
-        )
-        if matched is None:
-            made[name] = tensor
-        elif matched[2] is None:
-            made[f"{matched[1]}.{_W[matched[3]]}.weight"] = tensor
-        else:
-            to = f"{matched[1]}.experts.{{}}.{_W[matched[3]]}.weight"
-            made |= {to.format(i): one for i, one in enumerate(tensor)}
-    return made
+    return _by_expert({_DENSE.sub(lambda m: _W[m[1]], k): v for k, v in found.items()})
 
 
 def _granite(found: Weights) -> Weights:
