@@ -25,7 +25,7 @@ import torch
 
 from edgewise.tasks.description import NAME, TASKS, Description
 from edgewise.tasks.model import FILTERS, Preparing
-from edgewise.tasks.pictures import KNOWN
+from edgewise.pictures import KNOWN
 
 __all__ = ["TASKS", "Folder", "open_folder"]
 

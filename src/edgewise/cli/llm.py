@@ -99,6 +99,19 @@ def export(
     prefix: Annotated[
         bool, typer.Option("--prefix", help="Prompts' beginnings can be kept in files.")
     ] = False,
+    images: Annotated[
+        bool, typer.Option("--images", help="The part that sees, too, of a model that has one.")
+    ] = False,
+    image_size: Annotated[
+        int | None,
+        typer.Option(
+            min=16, metavar="N", help="Side in pixels, where images can have any. Default: 448."
+        ),
+    ] = None,
+    vision: Annotated[
+        Literal["8da4w", "8da8w", "8w", "none"] | None,
+        typer.Option(help="Linear layers of that part. Default: 8da8w, or none with the others."),
+    ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Of random weights.")] = 0,
     report: Annotated[bool, typer.Option("--report", help="Print what runs where.")] = False,
     json: Json = False,
@@ -112,6 +125,10 @@ def export(
         raise CliError(f"[export] must be given --config or --checkpoint; got {given}", USAGE)
     if quantize != "8da4w" and head != "8da4w" and group_size is not None:
         raise CliError("[export] --group-size is for --quantize 8da4w")
+    if images and checkpoint is None:
+        raise CliError("[export] --images must come with --checkpoint")
+    if not images and (image_size is not None or vision is not None):
+        raise CliError("[export] --image-size and --vision are for --images")
     if (method is None) != (calibration is None) or (method and checkpoint is None):
         raise CliError("[export] --method must come with --calibration and --checkpoint")
     if not output.parent.is_dir():
@@ -123,11 +140,19 @@ def export(
     _prepare()
     from edgewise.llm import export as making
     from edgewise.llm.architectures import architecture_of
-    from edgewise.llm.export.quantization import Recipe
+    from edgewise.llm.export.processor import read_processor
+    from edgewise.llm.export.quantization import Recipe, quantize_vision
+    from edgewise.llm.export.vision import vision_encoder
 
     with out.progress("making the model" if config else f"loading {checkpoint}"):
-        model = _model(config, checkpoint, seed)
+        model = _model(config, checkpoint, seed, images)
     parameters = sum(p.numel() for p in model.parameters())
+    encoder, image_prompt = None, None
+    if images and checkpoint is not None:
+        with out.progress("comparing what it sees with transformers"):
+            inputs, image_prompt = read_processor(checkpoint, image_size)
+            encoder = vision_encoder(model, inputs)
+        model = making.text_part(model)
     layers = getattr(model.config, "decoder_layers", model.config.num_hidden_layers)
     weights = str(checkpoint) if checkpoint else f"random, seed {seed}"
     most = getattr(model.config, "max_position_embeddings", None) or max_context_len
@@ -140,6 +165,9 @@ def export(
         with out.progress("quantizing"):
             texts = making.texts_of(calibration, checkpoint) if calibration and checkpoint else ()
             model = making.quantize_model(model, recipe, methods=method or (), calibration=texts)
+    if encoder is not None:
+        vision = vision or ("none" if quantize == "none" else "8da8w")
+        encoder = quantize_vision(encoder, vision, group_size or 32)
     with out.progress("lowering"):
         program = making.lower_model(
             model,
@@ -149,10 +177,11 @@ def export(
             all_logits=all_logits,
             kv_cache_dtype=kv_cache_dtype,
             prefix=prefix,
+            images=encoder,
         )
     delegation = program.delegation_report()
     program.save(output)
-    tokenizer = making.copy_tokenizer(checkpoint, output) if checkpoint else None
+    tokenizer = making.copy_tokenizer(checkpoint, output, image_prompt) if checkpoint else None
     told = {
         "file": str(output),
         "bytes": output.stat().st_size,
@@ -167,9 +196,21 @@ def export(
         "head": None if is_float else head or quantize,
         "embedding_bits": None if is_float else recipe.embedding,
         "methods": method or [],
+        "images": None
+        if image_prompt is None or encoder is None
+        else {
+            "height": encoder.inputs.size[0],
+            "width": encoder.inputs.size[1],
+            "tokens": image_prompt.count,
+            "linear": vision,
+        },
+        "images_left_out": not images and checkpoint is not None and _can_see(checkpoint),
         "kv_cache_dtype": kv_cache_dtype,
         "max_context_len": max_context_len,
-        "max_seq_len": min(max_seq_len, max_context_len),
+        "max_seq_len": min(
+            max_seq_len if encoder is None else max(max_seq_len, encoder.inputs.count),
+            max_context_len,
+        ),
         "delegates": len(delegation.delegates),
         "delegated_macs": delegation.share("macs"),
         "tokenizer": None if tokenizer is None else str(tokenizer),
@@ -199,14 +240,20 @@ def _prepare() -> None:
     transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-def _model(config: str | None, checkpoint: Path | None, seed: int) -> Any:
+def _model(config: str | None, checkpoint: Path | None, seed: int, images: bool) -> Any:
     from edgewise.llm.config import read_config
     from edgewise.llm.export import load_model, random_model
 
     if config is not None:
         return random_model(read_config(config), seed)
     assert checkpoint is not None
-    return load_model(checkpoint)
+    return load_model(checkpoint, images=images)
+
+
+def _can_see(checkpoint: Path) -> bool:
+    from edgewise.llm.config import read_config
+
+    return checkpoint.is_dir() and "vision_config" in read_config(str(checkpoint))
 
 
 def _lines(told: dict[str, Any]) -> list[str]:
@@ -222,6 +269,12 @@ def _lines(told: dict[str, Any]) -> list[str]:
             f"         in {told['quantize'] or 'float32'}{groups}{head}; "
             f"embeddings in {told['embedding_bits']} bits"
         )
+    if images := told["images"]:
+        size = f"{images['width']} x {images['height']}"
+        kind = "float32" if images["linear"] == "none" else images["linear"]
+        lines.append(f"images:  {size} pixels, {images['tokens']} tokens each; in {kind}")
+    if told["images_left_out"]:
+        lines.append("images:  left out; the model can see them with --images")
     if not told["is_tested"]:
         lines.append(
             f"note:    {told['model_type']} is not among the tested architectures (docs/llm.md): "

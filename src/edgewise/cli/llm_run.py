@@ -116,6 +116,15 @@ def chat(
         list[str] | None,
         typer.Option("--message", metavar="TEXT", help="Say this, and end; repeatable."),
     ] = None,
+    image: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="What the first message is about, for a model that sees; repeatable.",
+        ),
+    ] = None,
     system: Annotated[
         str | None, typer.Option(metavar="TEXT", help="What the conversation begins with.")
     ] = None,
@@ -134,7 +143,10 @@ def chat(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """A conversation: lines that are read from standard input, unless --message is given."""
+    """A conversation: lines that are read from standard input, unless --message is given.
+
+    A line '/image FILE' shows the model an image with the next one.
+    """
     from edgewise.llm.conversation import Conversation
 
     out = Output(json=json, quiet=quiet)
@@ -152,8 +164,13 @@ def chat(
     )
     code = OK
     try:
+        shown_images = [*(image or ())]
         for line in message or _lines(out):
-            for piece in conversation.say(line):
+            if message is None and line.startswith("/image "):
+                shown_images.append(Path(line.removeprefix("/image ").strip()))
+                continue
+            images, shown_images = shown_images, []
+            for piece in conversation.say(line, images):
                 if not json:
                     print(shown(piece), end="", flush=True)
             if not json:
@@ -161,9 +178,17 @@ def chat(
             out.note(conversation.summary())
     except KeyboardInterrupt:
         code = INTERRUPTED
-    told = {"file": str(model), "messages": conversation.messages}
+    told = {"file": str(model), "messages": [_plain(one) for one in conversation.messages]}
     out.result(told, lambda console: None)
     raise typer.Exit(code)
+
+
+def _plain(message: dict[str, Any]) -> dict[str, Any]:
+    """With the paths of images as text."""
+    if isinstance(message["content"], str):
+        return message
+    parts = [{k: str(v) for k, v in part.items()} for part in message["content"]]
+    return {**message, "content": parts}
 
 
 def transcribe(
@@ -220,7 +245,14 @@ def serve(
     waiting: Annotated[
         int, typer.Option(min=0, metavar="N", help="Requests that may wait for that.")
     ] = 32,
-    max_body: Annotated[int, typer.Option(min=1, metavar="BYTES", help="Of a request.")] = 1 << 20,
+    max_body: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="BYTES",
+            help="Of a request. Default: 1 MiB, or 16 for a model that sees images.",
+        ),
+    ] = None,
     api_key_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="With the key that clients must send. Default: none."),

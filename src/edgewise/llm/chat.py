@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from edgewise.files import read_json
+from edgewise.llm.images import ImageEncoder, ImagePrompt
 from edgewise.llm.text import Tokenizer
 
 __all__ = ["Chat", "tokenizer_folder"]
@@ -16,18 +17,21 @@ _MOST_BYTES = 1 << 20
 """Of a template."""
 
 Message = Mapping[str, Any]
-"""`role` ("system", "user", "assistant", "tool") and `content`, as in OpenAI's interface."""
+"""`role` ("system", "user", "assistant", "tool") and `content`: a text, or a list of parts, each
+{"type": "text", "text": ...} or {"type": "image", "image": ...}."""
 
 
 class Chat:
     """Makes prompts of messages.
 
     folder: that of the tokenizer, with `chat_template.jinja`, or with `tokenizer_config.json` that
-    has a `chat_template`. FileNotFoundError if there is no template; ValueError if a file is not
-    as it should be.
+    has a `chat_template`. images: the generator's, for a model that sees. FileNotFoundError if
+    there is no template; ValueError if a file is not as it should be.
     """
 
-    def __init__(self, tokenizer: Tokenizer, folder: str | Path) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, folder: str | Path, images: ImageEncoder | None = None
+    ) -> None:
         self._tokenizer = tokenizer
         folder = Path(folder)
         folder = folder if folder.is_dir() else folder.parent
@@ -36,6 +40,8 @@ class Chat:
         self._special = {name: _text(config[name]) for name in _SPECIAL if config.get(name)}
         ends = self._special.get("eos_token")
         end = tokenizer.token_to_id(ends) if ends else None
+        self._images = images
+        self._image_prompt = None if images is None else ImagePrompt.load(folder)
         self.eos_ids = frozenset([] if end is None else [end])
         """Tokens that end what the model says, beside those of the model's file."""
 
@@ -62,8 +68,53 @@ class Chat:
         )
 
     def prompt(self, messages: Sequence[Message], **variables: Any) -> list[int]:
-        """Its tokens. The template writes what begins a text."""
-        return self._tokenizer.encode(self.text(messages, **variables), special=False)
+        """Its tokens. The template writes what begins a text.
+
+        ValueError as of `text`, or if an image cannot be read, or the model sees none.
+        """
+        images = [part["image"] for message in messages for part in _images_in(message)]
+        how = self._image_prompt
+        if images and (how is None or self._images is None):
+            raise ValueError(
+                "[chat] images need a model that sees; got one of texts alone; "
+                "try edgewise llm export --images"
+            )
+        if how is None or self._images is None:
+            return self._tokenizer.encode(self.text(messages, **variables), special=False)
+        text = self.text([_in_parts(message) for message in messages], **variables)
+        if text.count(how.placeholder) != len(images):
+            raise ValueError(
+                f"[chat] a prompt must have {how.placeholder!r} once for each image; got "
+                f"{text.count(how.placeholder)} for {len(images)} images; try messages without it"
+            )
+        tokens = self._tokenizer.encode(text.replace(how.placeholder, how.text), special=False)
+        at = [index for index, token in enumerate(tokens) if token == how.token]
+        seen = [token for image in images for token in self._images.prepared(image, how)]
+        if len(at) != len(seen):
+            raise ValueError(
+                f"[chat] a prompt must have {how.count} tokens {how.token} for each image; got "
+                f"{len(at)} for {len(images)} images; try messages without what stands for them"
+            )
+        for index, token in zip(at, seen, strict=True):
+            tokens[index] = token
+        return tokens
+
+
+def _images_in(message: Message) -> list[Mapping[str, Any]]:
+    """Parts {"type": "image", "image": a path, a file's bytes, Pillow's image or an array}."""
+    content = message.get("content") if isinstance(message, Mapping) else None
+    parts = content if isinstance(content, list) else []
+    return [part for part in parts if isinstance(part, Mapping) and part.get("type") == "image"]
+
+
+def _in_parts(message: Message) -> Message:
+    """With its content as a list, as templates of models that see have it, without pixels."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return {**message, "content": [{"type": "text", "text": content}]}
+    if not isinstance(content, list):
+        return message
+    return {**message, "content": [{k: v for k, v in p.items() if k != "image"} for p in content]}
 
 
 def tokenizer_folder(model: str | Path) -> Path | None:

@@ -38,18 +38,26 @@ class Conversation:
         self._generator = Generator(model, threads=threads)
         self._tokenizer = load_tokenizer(tokenizer)
         check_fit(self._tokenizer, self._generator.vocab_size)
-        self._chat = Chat(self._tokenizer, tokenizer)
+        self._chat = Chat(self._tokenizer, tokenizer, self._generator.images)
         self._options = {"sampling": sampling, "max_new_tokens": max_new_tokens, **options}
         self._stop = list(stop)
-        self.messages: list[dict[str, str]] = []
+        self.messages: list[dict[str, Any]] = []
         """What was said."""
         if system is not None:
             self.messages.append({"role": "system", "content": system})
 
-    def say(self, text: str) -> Iterator[str]:
-        """The answer, piece by piece. ValueError if the conversation leaves no room in the
-        context; it is then as it was."""
-        asked = [*self.messages, {"role": "user", "content": text}]
+    def say(self, text: str, images: Sequence[Any] = ()) -> Iterator[str]:
+        """The answer, piece by piece.
+
+        images: what the text is about, each a path, a file's bytes, Pillow's image or uint8
+        [height, width, 3]. ValueError if the model sees none, one cannot be read, or the
+        conversation leaves no room in the context; it is then as it was.
+        """
+        content: Any = text
+        if images:
+            parts = [{"type": "image", "image": image} for image in images]
+            content = [*parts, {"type": "text", "text": text}]
+        asked = [*self.messages, {"role": "user", "content": content}]
         prompt = self._chat.prompt(asked)
         tokens = self._generator.generate(prompt, reuse_prefix=True, **self._options)
         self.messages = asked

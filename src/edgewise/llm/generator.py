@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from edgewise.llm.calls import calls_of, constants
 from edgewise.llm.constraint import Constraint
 from edgewise.llm.draft import Draft
+from edgewise.llm.images import ImageEncoder
 from edgewise.llm.sampling import Sampler, Sampling
 from edgewise.runtime import Program, Runtime
 
@@ -71,33 +73,38 @@ class Generator:
     `get_bos_id`, `get_eos_ids`). The file is mapped, its weights are read when first used.
 
     model: a path, or a program of `Runtime.load_program`: generators of one program have weights
-    in common and caches of their own.
+    in common and caches of their own. images: of another one of them, to know the same images.
+
+    A model that sees has the methods of `calls.ImageCalls` instead; `images` makes tokens of an
+    image, which a prompt may have among those of its text.
 
     Raises ValueError if the program is no such model, and as `Runtime.load_program`.
     """
 
-    def __init__(self, model: str | Path | Program, *, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        model: str | Path | Program,
+        *,
+        threads: int | None = None,
+        images: ImageEncoder | None = None,
+    ) -> None:
         program = model
         if not isinstance(program, Program):
             program = Runtime.get().load_program(program, threads=threads)
         self._path = str(model)
-        if "forward" not in program.method_names:
-            raise self._no_model(f"no method forward, but {sorted(program.method_names)}")
-        meta = program.metadata("forward")
-        if meta.num_inputs() != 2 or meta.num_outputs() != 1:
-            raise self._no_model(f"{meta.num_inputs()} inputs and {meta.num_outputs()} outputs")
-        tokens = list(meta.input_tensor_meta(0).sizes())
-        logits = list(meta.output_tensor_meta(0).sizes())
-        if len(tokens) != 2 or tokens[0] != 1 or len(logits) not in (2, 3):
-            raise self._no_model(f"tokens {tokens} and logits {logits}")
+        self._session = program.new_session()
+        try:
+            self._calls = calls_of(program, self._session, images)
+        except ValueError as failure:
+            raise self._no_model(str(failure)) from None
         if constants(program, "use_kv_cache") in ([False], [0]):
             raise self._no_model("one without a cache (use_kv_cache)")
-        self._chunk = int(tokens[1])
-        self._takes_all_positions = list(meta.input_tensor_meta(1).sizes()) not in ([], [1])
-        self.vocab_size = int(logits[-1])
-        """Tokens are from 0 to below this."""
-        self.has_all_logits = len(logits) == 3 and logits[1] == tokens[1]
+        self.vocab_size = self._calls.vocab_size
+        """Tokens are from 0 to below this; numbers above are those of images."""
+        self.has_all_logits = self._calls.has_all_logits
         """Whether a call gives logits for each of its tokens: speculative decoding needs them."""
+        self.images = self._calls.images
+        """What makes tokens of images; None for a model of texts alone."""
         limits = constants(program, "get_max_context_len") or constants(program, "get_max_seq_len")
         if not limits:
             raise self._no_model("no constant method get_max_context_len")
@@ -114,10 +121,8 @@ class Generator:
         """What the generator runs, for another one with a cache of its own."""
         rewind = constants(program, "get_max_rewind")
         # Caches of others may be rings, and do not say how far back these hold a text.
-        unknown = 0 if self._takes_all_positions else self.max_context_len
+        unknown = 0 if self._calls.takes_all_positions else self.max_context_len
         self._max_rewind = int(rewind[0]) if rewind else unknown
-        self._session = program.new_session()
-        self._method = self._session.load_method("forward")
         self._cached: list[int] = []  # tokens whose keys and values the cache has
         self._end = 0  # positions that were written since the text's first
 
@@ -179,9 +184,13 @@ class Generator:
 
     def save_prefix(self, path: str | Path) -> None:
         """Writes what the cache holds to a file. ValueError if the model's file has no methods for
-        it (`get_cache`, `set_cache`)."""
+        it (`get_cache`, `set_cache`), or an image is part of the text."""
         from edgewise.llm.prefix import save
 
+        if any(token >= self.vocab_size for token in self._cached):
+            raise ValueError(
+                "[prefix] a text with an image cannot be kept in a file; try one without"
+            )
         save(self.program, self._session, self._cached, self._end, path)
 
     def load_prefix(self, path: str | Path) -> list[int]:
@@ -255,10 +264,11 @@ class Generator:
         return token
 
     def _drafted(self, text: list[int], request: _Request) -> list[int]:
-        room = min(self._chunk, self.max_context_len - len(self._cached)) - 1
+        room = min(self._calls.chunk, self.max_context_len - len(self._cached)) - 1
         if request.draft is None or room < 1:
             return []
-        drafted = request.draft.propose(text)[:room]
+        words = [token if token < self.vocab_size else 0 for token in text]
+        drafted = request.draft.propose(words)[:room]
         wrong = next((i for i, t in enumerate(drafted) if not 0 <= t < self.vocab_size), None)
         return drafted[:wrong]
 
@@ -266,8 +276,12 @@ class Generator:
         """Leaves half of the context out, the oldest after the first `keep` tokens."""
         held = self._cached
         rest = held[keep:]
-        text = held[:keep] + rest[len(rest) - (self.max_context_len // 2 - keep) :]
-        self._feed(text, 0)
+        first = len(rest) - (self.max_context_len // 2 - keep)
+        if self.images is not None:  # of an image all tokens, or none
+            keep = self._before_image(held, keep)
+            while self.images.offset(rest[first]):
+                first += 1
+        self._feed(held[:keep] + rest[first:], 0)
 
     def _feed(self, tokens: Sequence[int], position: int) -> Any:
         """Logits [rows, vocabulary] of the last call, and the tokens in the cache from
@@ -276,14 +290,11 @@ class Generator:
         if position == 0:
             self._end = 0
         rows: Any = None
-        for first in range(0, len(tokens), self._chunk):
-            part = np.asarray(tokens[first : first + self._chunk], dtype=np.int64)
-            count = len(part) if self._takes_all_positions else 1
-            positions = np.arange(count, dtype=np.int64) + position + first
-            rows = self._method.execute([part.reshape(1, -1), positions])[0]
-            self._cached.extend(part.tolist())
+        for part in self._calls.parts(tokens):
+            rows = self._calls.logits(part, len(self._cached))
+            self._cached.extend(part)
             self._end = max(self._end, len(self._cached))
-        return rows.reshape(-1, self.vocab_size)
+        return rows
 
     def common_prefix(self, prompt: Sequence[int]) -> int:
         """How many of the prompt's tokens, without its last, `reuse_prefix` finds in the cache."""
@@ -292,7 +303,14 @@ class Generator:
             (i for i, (a, b) in enumerate(pairs) if a != b),
             min(len(self._cached), len(prompt) - 1),
         )
+        same = self._before_image(prompt, same)
         return same if self._end - same <= self._max_rewind else 0
+
+    def _before_image(self, tokens: Sequence[int], at: int) -> int:
+        """The same, or if an image would be cut in two there, where it begins."""
+        if self.images is None or at >= len(tokens):
+            return at
+        return at - (self.images.offset(tokens[at]) or 0)
 
     def check_prompt(self, prompt: Sequence[int]) -> list[int]:
         """Its tokens. Raises as `generate`."""
@@ -309,7 +327,7 @@ class Generator:
                 f"--max-context-len {2 * int(tokens.size)}"
             )
         wrong = tokens[(tokens < 0) | (tokens >= self.vocab_size)]
-        if wrong.size:
+        if wrong.size and not (self.images is not None and self.images.knows(wrong)):
             raise ValueError(
                 f"[generate] tokens must be from 0 to {self.vocab_size - 1}; got {wrong[0]}; "
                 f"try the tokenizer that the model was trained with"
@@ -335,14 +353,3 @@ class Generator:
             f"returns logits, and keep a cache; got {got} in {self._path}; "
             f"try a file of edgewise llm export"
         )
-
-
-def constants(program: Program, name: str) -> list[Any]:
-    """What the constant method of that name returns; nothing if there is none."""
-    if name not in program.method_names:
-        return []
-    return [
-        item
-        for value in program.load_method(name).execute([])
-        for item in (value.reshape(-1).tolist() if isinstance(value, np.ndarray) else [value])
-    ]

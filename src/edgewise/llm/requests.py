@@ -155,22 +155,45 @@ def _common(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _message(message: Any, number: int) -> dict[str, Any]:
-    """With its content as text: parts of text are joined."""
+    """With its content as text, where parts of text are joined, or as parts with images."""
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         raise RequestError(f"[serve] message {number} must have a role", parameter="messages")
     content = message.get("content")
     if isinstance(content, list):
-        found = [part.get("text") if isinstance(part, dict) else None for part in content]
-        texts = [text for text in found if isinstance(text, str)]
-        if len(texts) < len(found):
-            raise RequestError(
-                f"[serve] message {number} must be of text; got another kind of part",
-                parameter="messages",
-            )
-        return {**message, "content": "".join(texts)}
+        parts = [_part(part, number) for part in content]
+        if all(part["type"] == "text" for part in parts):
+            return {**message, "content": "".join(part["text"] for part in parts)}
+        return {**message, "content": parts}
     if content is not None and not isinstance(content, str):
         raise RequestError(f"[serve] message {number} must have text", parameter="messages")
     return dict(message)
+
+
+def _part(part: Any, number: int) -> dict[str, Any]:
+    """As `edgewise.llm.chat` takes them. An image comes in its request, as a data: URL."""
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind in (None, "text") and isinstance(part, dict) and isinstance(part.get("text"), str):
+        return {"type": "text", "text": part["text"]}
+    if kind != "image_url":
+        raise RequestError(
+            f"[serve] message {number} must be of text and image_url; got another kind of part",
+            parameter="messages",
+        )
+    given = part.get("image_url")
+    url = given.get("url") if isinstance(given, dict) else given
+    head, _, data = url.partition(",") if isinstance(url, str) else ("", "", "")
+    if not (head.startswith("data:image/") and head.endswith(";base64")):
+        raise RequestError(
+            f"[serve] an image must be in the request, as data:image/png;base64,...; got "
+            f"{str(url)[:60]!r}",
+            parameter="messages",
+        )
+    try:
+        return {"type": "image", "image": base64.b64decode(data, validate=True)}
+    except ValueError as failure:
+        raise RequestError(
+            f"[serve] an image must be base64; got {failure}", parameter="messages"
+        ) from None
 
 
 def _texts(given: Any, name: str) -> list[Any]:

@@ -24,12 +24,13 @@ def make_application(
     name: str,
     parallel: int = 1,
     waiting: int = 32,
-    body_bytes: int = 1 << 20,
+    body_bytes: int | None = None,
     api_key: str | None = None,
     embedder: str | Path | None = None,
     threads: int | None = None,
 ) -> Any:
-    """An ASGI application; see `serving`. ModuleNotFoundError without starlette, ValueError and
+    """An ASGI application; see `serving`. body_bytes: most of a request; None for 1 MiB, or 16 for
+    a model that sees. ModuleNotFoundError without starlette, ValueError and
     FileNotFoundError as `Generator` and `load_tokenizer`."""
     try:
         from edgewise.llm.pool import Limits
@@ -42,11 +43,13 @@ def make_application(
     if tokenizer is None:
         raise ValueError(f"[serve] needs a tokenizer; got none beside {model}; try --tokenizer")
     first = Generator(model, threads=threads)
-    generators = [first, *(Generator(first.program) for _ in range(parallel - 1))]
+    others = (Generator(first.program, images=first.images) for _ in range(parallel - 1))
+    generators = [first, *others]
+    body_bytes = body_bytes or (1 << 20 if first.images is None else 16 << 20)
     known = load_tokenizer(tokenizer)
     check_fit(known, first.vocab_size)
     try:
-        chat = Chat(known, tokenizer)
+        chat = Chat(known, tokenizer, first.images)
     except FileNotFoundError:
         chat = None  # told to who asks for a chat
     return application(

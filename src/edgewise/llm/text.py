@@ -210,7 +210,8 @@ class TextStream:
     def __init__(self, tokenizer: Tokenizer, before: Sequence[int] = ()) -> None:
         # How a token reads may depend on the one before: spaces are part of some tokens.
         self._tokenizer = tokenizer
-        self._tokens = list(before[-4:])
+        # Numbers above the vocabulary are of images.
+        self._tokens = [token for token in before[-4:] if token < tokenizer.size]
         self._told = tokenizer.decode(self._tokens)
 
     def add(self, token: int) -> str:

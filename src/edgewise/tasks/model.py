@@ -50,7 +50,7 @@ class Preparing:
             text = texts.encoded(self.tokenizer, value)
             return texts.arrays(about, text), text
         if about.kind == "picture":
-            from edgewise.tasks.pictures import array
+            from edgewise.pictures import array
 
             return {about.inputs[0]: array(value, about.picture)}, None
         sound = sounds.cut(sounds.samples(value, about.rate), about.length)

@@ -11,11 +11,13 @@ import torch
 
 from edgewise.edge.export import export_module
 from edgewise.emit.config import ExecutorchBackendConfig, MemoryPlanningConfig
-from edgewise.llm.export.loading import load_model, random_model
+from edgewise.llm.export.loading import load_model, random_model, text_part
 from edgewise.llm.export.model import CachedLlama
 from edgewise.llm.export.prefix_methods import model_id, prefix_methods
 from edgewise.llm.export.quantization import Recipe, quantize_model
 from edgewise.llm.export.sources import save_gguf_tokenizer
+from edgewise.llm.export.vision import VisionEncoder, image_methods
+from edgewise.llm.images import ImagePrompt
 from edgewise.lowering import ExecutorchProgramManager, to_edge_transform_and_lower
 from edgewise.registry import partitioner_for
 
@@ -30,6 +32,7 @@ __all__ = [
     "quantize_model",
     "random_llama",
     "random_model",
+    "text_part",
     "texts_of",
 ]
 
@@ -48,9 +51,14 @@ _TOKENIZER_FILES = (
 )
 
 
-def copy_tokenizer(checkpoint: str | Path, output: str | Path) -> Path | None:
+def copy_tokenizer(
+    checkpoint: str | Path, output: str | Path, images: ImagePrompt | None = None
+) -> Path | None:
     """Copies what the checkpoint's tokenizer needs to a folder beside the model's file, `x.pte` to
-    `x.tokenizer`, where the commands look for it. None if the checkpoint has no tokenizer."""
+    `x.tokenizer`, where the commands look for it. None if the checkpoint has no tokenizer.
+
+    images: what a prompt has for an image, which goes into the same folder.
+    """
     source, folder = Path(checkpoint), Path(output).with_suffix(".tokenizer")
     if source.suffix == ".gguf":
         return save_gguf_tokenizer(source, folder)
@@ -60,6 +68,8 @@ def copy_tokenizer(checkpoint: str | Path, output: str | Path) -> Path | None:
     folder.mkdir(exist_ok=True)
     for file in found:
         shutil.copyfile(file, folder / file.name)
+    if images is not None:
+        images.save(folder)
     return folder
 
 
@@ -96,6 +106,7 @@ def lower_model(
     kv_cache_dtype: str = "float32",
     prefix: bool = False,
     int8_cache: bool = False,
+    images: VisionEncoder | None = None,
 ) -> ExecutorchProgramManager:
     """The model, quantized or not, with a cache of `max_context_len` slots.
 
@@ -103,7 +114,9 @@ def lower_model(
     batch: sequences at a time, each with positions of its own. all_logits: logits after each
     token, for speculative decoding. kv_cache_dtype: of keys and values, a name of KV_CACHE_DTYPES;
     float16 ones need this runtime. prefix: with methods `get_cache` and `set_cache`, for what a
-    prompt left in the cache. int8_cache: deprecated, `kv_cache_dtype="int8"`.
+    prompt left in the cache. int8_cache: deprecated, `kv_cache_dtype="int8"`. images: what the
+    model sees in them; the program then has the methods of `image_methods` in the place of forward,
+    and a call takes as many tokens as an image has at least.
 
     A Whisper becomes what `lower_whisper` makes of it, with at most its own positions.
 
@@ -147,21 +160,26 @@ def lower_model(
         raise ValueError(f"[export] max_seq_len must be 2 or more; got {max_seq_len}")
     if batch < 1:
         raise ValueError(f"[export] batch must be 1 or more; got {batch}")
+    if images is not None:
+        _check_images(images, max_context_len, batch)
+        max_seq_len = max(max_seq_len, images.inputs.count)
     max_seq_len = min(max_seq_len, max_context_len)
     length = torch.export.Dim("length", min=1, max=max_seq_len)
     example = torch.zeros(batch, 2, dtype=torch.int64), torch.zeros(batch, dtype=torch.int64)
     shapes = ({1: length}, None)
     constants = _constants(model, max_context_len, max_seq_len)
     decoder: torch.nn.Module
+    programs: Any
     is_plain = batch == 1 and not all_logits and cache_dtype.is_floating_point
+    is_plain = is_plain and images is None
     if config.model_type == "llama" and is_plain:
         decoder = CachedLlama(model, max_context_len, cache_dtype)
-        program = export_module(decoder, example, shapes)
+        programs = {"forward": export_module(decoder, example, shapes)}
     else:
-        from edgewise.llm.export.decoder import CachedDecoder
+        from edgewise.llm.export.decoder import CachedDecoder, EmbeddingDecoder
         from edgewise.llm.export.heads import move_transposes
 
-        decoder = CachedDecoder(
+        decoder = (EmbeddingDecoder if images else CachedDecoder)(
             model,
             max_context_len,
             max_seq_len,
@@ -170,19 +188,35 @@ def lower_model(
             kv_cache_dtype=cache_dtype,
         )
         decoder.check()
-        program = export_module(decoder, example, shapes)
-        move_transposes(program)
+        if images is not None:
+            assert isinstance(decoder, EmbeddingDecoder)
+            programs = image_methods(decoder, images, length)
+            if images.inputs.grid is not None:
+                constants["get_image_grid"] = list(images.inputs.grid)
+        else:
+            programs = {"forward": export_module(decoder, example, shapes)}
+        for program in programs.values():
+            move_transposes(program)
         if decoder.max_rewind is not None:
             constants["get_max_rewind"] = decoder.max_rewind
-    programs: Any = program
     if prefix:
-        programs = {"forward": program, **prefix_methods(decoder)}
+        programs |= prefix_methods(decoder)
         constants["get_model_id"] = model_id(model)
     lowered = to_edge_transform_and_lower(
         programs, partitioner=[partitioner_for()], constant_methods=constants
     )
-    planning = MemoryPlanningConfig(share_mutable_buffers=prefix)
+    planning = MemoryPlanningConfig(share_mutable_buffers=prefix or images is not None)
     return lowered.to_executorch(ExecutorchBackendConfig(memory_planning=planning))
+
+
+def _check_images(images: VisionEncoder, max_context_len: int, batch: int) -> None:
+    if batch > 1:
+        raise ValueError(f"[export] images are for one text at a time; got batch={batch}")
+    if images.inputs.count >= max_context_len:
+        raise ValueError(
+            f"[export] max_context_len must be more than an image's {images.inputs.count} tokens; "
+            f"got {max_context_len}"
+        )
 
 
 def _constants(model: Any, max_context_len: int, max_seq_len: int) -> dict[str, Any]:

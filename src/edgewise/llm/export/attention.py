@@ -108,7 +108,7 @@ def _attend(
     slots = caches[0].shape[1]
     is_ring = slots < step.context
     window = layer.window if layer.window is not None and layer.window < step.context else None
-    is_plain = not is_ring and window is None
+    is_plain = not is_ring and window is None and not step.is_image
     rest: tuple[Any, ...] = (None, 0.0, True, layer.scale)
     count = q.shape[1]
     in_graph = layer.softcap is not None or sinks is not None
@@ -175,6 +175,9 @@ def _mask(step: Step, row: Row, window: int | None, slots: int) -> torch.Tensor:
         sees = positions <= queries
         if window is not None:
             sees = sees & (positions > queries - window) & (positions >= 0)
+        if step.is_image:
+            behind = positions < row.input_pos + step.length
+            sees = sees | ((positions >= row.input_pos) & behind)
         hidden = torch.full((), -torch.inf)
         row.masks[known] = torch.where(sees, torch.zeros(()), hidden)
     return row.masks[known]

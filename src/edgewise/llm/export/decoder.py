@@ -19,10 +19,11 @@ from edgewise.llm.export.step import (
     Recurrence,
     Row,
     Step,
+    current_step,
     running,
 )
 
-__all__ = ["CachedDecoder"]
+__all__ = ["CachedDecoder", "EmbeddingDecoder"]
 
 _LARGEST_GAP, _LARGEST_GAP_ROUNDED = 0.02, 0.5
 """Of a logit, in units of their deviation: where activations or keys are rounded to 8 bits, deep
@@ -59,6 +60,7 @@ class CachedDecoder(torch.nn.Module):
         self.model = _prepared(model, max_context_len)
         self.max_context_len = max_context_len
         self.batch, self.all_logits = batch, all_logits
+        self.is_image = False
         self.kept = _kept(self.model)
         is_recurrent = any(isinstance(kept, Recurrence) for kept in self.kept.values())
         self.max_rewind: int | None = 0 if is_recurrent else None
@@ -85,18 +87,32 @@ class CachedDecoder(torch.nn.Module):
 
     def forward(self, tokens: torch.Tensor, input_pos: torch.Tensor) -> torch.Tensor:
         """Logits after the last token of each sequence, or after all."""
-        length = tokens.shape[1]
+        return self._logits({"input_ids": tokens}, tokens.shape[1], input_pos)
+
+    def _logits(
+        self,
+        given: dict[str, torch.Tensor],
+        length: Any,
+        input_pos: torch.Tensor,
+        positions: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         rows = [self._row(input_pos, number, length) for number in range(self.batch)]
-        positions = (
-            (torch.arange(length) + input_pos.unsqueeze(1))
-            if self.batch > 1
-            else ((torch.arange(length) + input_pos).unsqueeze(0))
-        )
+        if positions is None:
+            first = input_pos.unsqueeze(1) if self.batch > 1 else input_pos
+            positions = torch.arange(length) + first
+            positions = positions if self.batch > 1 else positions.unsqueeze(0)
         caches: Caches = {
             key: tuple(getattr(self, name) for name in names) for key, names in self._names.items()
         }
-        step = Step(rows, length, self.max_context_len, caches)
-        logits = _call(self.model, step, tokens, positions, keep=0 if self.all_logits else 1)
+        step = Step(
+            rows,
+            length,
+            self.max_context_len,
+            caches,
+            is_image=self.is_image,
+            has_axes=positions.dim() == 3,
+        )
+        logits = _call(self.model, step, given, positions, keep=0 if self.all_logits else 1)
         return logits if self.all_logits else logits[:, -1]
 
     def check(self) -> None:
@@ -116,7 +132,7 @@ class CachedDecoder(torch.nn.Module):
             for piece in pieces:
                 at = torch.full((self.batch,), start)
                 try:
-                    got = self(piece.expand(self.batch, -1), at)
+                    got = self(self._given(piece.expand(self.batch, -1)), at)
                 except (IndexError, RuntimeError, TypeError) as failure:
                     raise ValueError(
                         f"[llm] a text in pieces must be computed as the whole is; got "
@@ -124,9 +140,7 @@ class CachedDecoder(torch.nn.Module):
                         f"try a model that docs/llm.md lists"
                     ) from failure
                 start += len(piece)
-            for name in self._names.values():
-                for one in name:
-                    getattr(self, one).zero_()
+            self.clear()
         got = got[:, -1] if self.all_logits else got
         gap = float((got - want).abs().max() / want.std())
         if not gap <= (_LARGEST_GAP_ROUNDED if self._is_rounded() else _LARGEST_GAP):
@@ -135,6 +149,16 @@ class CachedDecoder(torch.nn.Module):
                 f"{gap:.2g} of their deviation for {type(model).__name__}; "
                 f"try a model that docs/llm.md lists"
             )
+
+    def clear(self) -> None:
+        """Empties the caches."""
+        for names in self._names.values():
+            for name in names:
+                getattr(self, name).zero_()
+
+    def _given(self, tokens: torch.Tensor) -> torch.Tensor:
+        """What a call takes for tokens."""
+        return tokens
 
     def _is_rounded(self) -> bool:
         """Whether numbers have fewer bits than float32's, or are rounded as the model runs."""
@@ -153,6 +177,36 @@ class CachedDecoder(torch.nn.Module):
         return Row(start, at)
 
 
+class EmbeddingDecoder(CachedDecoder):
+    """The same for tokens that are vectors: those of a text, or what a model sees in an image.
+
+    forward(embeddings, input_pos): float32 [1, S, width], int64 [1]. With `is_image`, the tokens of
+    a call see each other, before and behind them, as those of an image do in some models. Models
+    with `has_axes` also take positions int64 [3, S], in time, height and width.
+    """
+
+    def forward(
+        self,
+        embeddings: torch.Tensor,
+        input_pos: torch.Tensor,
+        positions: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Logits after the last token, or after all."""
+        if positions is not None:
+            positions = positions.unsqueeze(1)
+        given = {"inputs_embeds": embeddings}
+        return self._logits(given, embeddings.shape[1], input_pos, positions)
+
+    @property
+    def has_axes(self) -> bool:
+        """Whether positions of an image's tokens have three axes (M-RoPE)."""
+        return any(isinstance(m, RotaryTables) and m.has_axes for m in self.model.modules())
+
+    def _given(self, tokens: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.model.get_input_embeddings()(tokens)
+        return found
+
+
 class RotaryTables(torch.nn.Module):
     """Cosines and sines of a model's rotary embedding, for all positions, by the type of layer.
 
@@ -169,25 +223,58 @@ class RotaryTables(torch.nn.Module):
         self.config = getattr(original, "config", None)
         self.layer_types = getattr(original, "layer_types", None)
         positions = torch.arange(context).unsqueeze(0)
+        self.has_axes = hasattr(original, "mrope_section") or "mrope_section" in (
+            getattr(self.config, "rope_parameters", None) or {}
+        )
+        """Whether parts of a head have positions of their own: in time, height and width."""
         with torch.no_grad():
+            axes = _axes(original, context) if self.has_axes else ()
             for name in self._names:
                 found = original(torch.zeros(1), positions, *((name,) if takes_type else ()))
                 self._is_complex = isinstance(found, torch.Tensor)
                 cos, sin = (found.real, found.imag) if self._is_complex else found
-                self.register_buffer(f"cos_{name}", cos[0].contiguous(), persistent=False)
-                self.register_buffer(f"sin_{name}", sin[0].contiguous(), persistent=False)
+                self._hold(name, cos[0], sin[0])
+                for number, axis in enumerate(axes):
+                    self._hold(f"{name}_{number}", cos[0] * axis, sin[0] * axis)
+
+    def _hold(self, name: str, cos: torch.Tensor, sin: torch.Tensor) -> None:
+        self.register_buffer(f"cos_{name}", cos.contiguous(), persistent=False)
+        self.register_buffer(f"sin_{name}", sin.contiguous(), persistent=False)
+
+    def _look_up(self, name: str, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        look_up = torch.nn.functional.embedding
+        cos, sin = (getattr(self, f"{kind}_{name}") for kind in ("cos", "sin"))
+        return look_up(positions, cos), look_up(positions, sin)
 
     def forward(
         self, x: torch.Tensor, position_ids: torch.Tensor, layer_type: str = ""
     ) -> tuple[torch.Tensor, torch.Tensor] | torch.Tensor:
         """Cosines and sines [B, S, depth] of the positions [B, S], as two or as complex numbers;
-        or [3, B, S], in time, height and width, which for text are one."""
+        or [3, B, S], in time, height and width, which are one unless the step says otherwise."""
+        step = current_step()
+        if step is not None and step.has_axes:
+            parts = [
+                self._look_up(f"{layer_type}_{axis}", at)
+                for axis, at in enumerate(position_ids[-3:].unbind(0))
+            ]
+            cos, sin = (first + second + third for first, second, third in zip(*parts, strict=True))
+            return cos, sin
         if position_ids.dim() == 3:
             position_ids = position_ids[0]
-        look_up = torch.nn.functional.embedding
-        cos, sin = (getattr(self, f"{kind}_{layer_type}") for kind in ("cos", "sin"))
-        tables = look_up(position_ids, cos), look_up(position_ids, sin)
+        tables = self._look_up(layer_type, position_ids)
         return torch.complex(*tables) if self._is_complex else tables
+
+
+def _axes(original: Any, context: int) -> torch.Tensor:
+    """Which numbers of a head turn with which axis: float32 [3, depth] of 0 and 1."""
+    moved = []
+    for axis in range(3):
+        positions = torch.zeros(3, 1, context, dtype=torch.int64)
+        positions[axis] = torch.arange(context)
+        _, sin = original(torch.zeros(1), positions)
+        moved.append((sin[0] != 0).any(0))
+    moved[0] = ~(moved[1] | moved[2])
+    return torch.stack(moved).to(torch.float32)
 
 
 def _window(kept: Kept) -> int | None:
@@ -237,7 +324,7 @@ def _prepared(model: Any, context: int) -> Any:
 
 
 def _call(
-    model: Any, step: Step, tokens: torch.Tensor, positions: torch.Tensor, *, keep: int
+    model: Any, step: Step, given: dict[str, torch.Tensor], positions: torch.Tensor, *, keep: int
 ) -> torch.Tensor:
     """The logits [B, keep, vocabulary] after the last tokens; after all for 0."""
     # The library has renamed the argument.
@@ -246,7 +333,7 @@ def _call(
     cache: Any = {name: PassingCache(step.rows[0].start)}
     with running(step), own_functions(model):
         result = model(
-            input_ids=tokens, position_ids=positions, use_cache=True, logits_to_keep=keep, **cache
+            **given, position_ids=positions, use_cache=True, logits_to_keep=keep, **cache
         )
     logits: torch.Tensor = result.logits
     return logits
@@ -260,7 +347,7 @@ def _kept(model: Any) -> dict[tuple[int, type[Kept]], Kept]:
     try:
         with torch.no_grad():
             step = Step([Row(0, zero)], 1, 1, found=found)
-            _call(model, step, zero.view(1, 1), zero.view(1, 1), keep=1)
+            _call(model, step, {"input_ids": zero.view(1, 1)}, zero.view(1, 1), keep=1)
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as failure:
         if str(failure).startswith("["):
             raise

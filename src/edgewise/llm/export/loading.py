@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,20 +14,20 @@ from edgewise.llm.export.gguf_models import FAMILIES, GgufFile
 from edgewise.llm.export.mlx_weights import text_config
 from edgewise.llm.export.sources import float_weights, open_gguf, quantization_of
 
-__all__ = ["load_model", "random_model"]
+__all__ = ["load_model", "random_model", "sees_images", "text_part"]
 
 
-def random_model(config: dict[str, Any], seed: int = 0) -> Any:
+def random_model(config: dict[str, Any], seed: int = 0, *, images: bool = False) -> Any:
     """A causal language model with random weights, in float32.
 
-    config: as in a config.json; a Llama's if it has no `model_type`. ValueError if the values do
-    not go together, or are of no causal language model.
+    config: as in a config.json; a Llama's if it has no `model_type`. images: as of `load_model`.
+    ValueError if the values do not go together, or are of no causal language model.
     """
     torch.manual_seed(seed)
-    return _text_part(_made_of(config)).float().eval()
+    return _asked_part(_made_of(config, images), images).float().eval()
 
 
-def _made_of(config: dict[str, Any]) -> Any:
+def _made_of(config: dict[str, Any], images: bool = False) -> Any:
     """A model of a configuration, by `transformers`. ValueError as of `random_model`."""
     from huggingface_hub.errors import StrictDataclassError
     from transformers import AutoConfig
@@ -35,7 +36,7 @@ def _made_of(config: dict[str, Any]) -> Any:
     kind = config.get("model_type", "llama")
     try:
         named: Any = AutoConfig
-        return _class_for(kind).from_config(named.for_model(kind, **values))
+        return _class_for(kind, images).from_config(named.for_model(kind, **values))
     except (
         AttributeError,
         LookupError,
@@ -49,15 +50,19 @@ def _made_of(config: dict[str, Any]) -> Any:
         raise ValueError(f"[config] no {what} can be made of it: {failure}") from failure
 
 
-def load_model(checkpoint: str | Path) -> Any:
+def load_model(checkpoint: str | Path, *, images: bool = False) -> Any:
     """The causal language model of a local directory as `save_pretrained` writes it, in float32;
     also of a quantized one (`packed.PACKINGS`), or of a GGUF file.
+
+    images: a model that also sees as a whole, not the language model in it alone.
 
     FileNotFoundError without a config.json or weights in it; ValueError if it is another model or
     weights are missing; ModuleNotFoundError for a GGUF file without the package gguf.
     """
     directory = Path(checkpoint)
     if directory.is_file() and directory.suffix == ".gguf":
+        if images:
+            raise ValueError(f"[checkpoint] a GGUF file holds no part that sees; got {checkpoint}")
         return _load_gguf(directory)
     if not (directory / "config.json").is_file():
         raise FileNotFoundError(
@@ -72,10 +77,10 @@ def load_model(checkpoint: str | Path) -> Any:
             values = {k: v for k, v in config.items() if k not in others}
             if about["quant_method"] == "mlx":
                 values = text_config(values)
-            model = _with_weights(_empty(values), float_weights(directory, about), checkpoint)
+            model = _with_weights(_empty(values, images), float_weights(directory, about), checkpoint)
             _take_generation_config(model, directory)
-            return _text_part(model).eval()
-        loader = _class_for(config.get("model_type", "llama"))
+            return _asked_part(model, images).eval()
+        loader = _class_for(config.get("model_type", "llama"), images)
         model, report = loader.from_pretrained(
             directory, dtype=torch.float32, local_files_only=True, output_loading_info=True
         )
@@ -91,7 +96,7 @@ def load_model(checkpoint: str | Path) -> Any:
             f"{str(failure).splitlines()[0]}"
         ) from failure
     _check_whole(report["missing_keys"], checkpoint)
-    return _text_part(model).eval()
+    return _asked_part(model, images).eval()
 
 
 def _load_gguf(path: Path) -> Any:
@@ -147,10 +152,10 @@ def _load_by_transformers(file: GgufFile, path: Path) -> Any:
     return model.eval()
 
 
-def _empty(config: dict[str, Any]) -> Any:
+def _empty(config: dict[str, Any], images: bool = False) -> Any:
     """A model of a configuration, without memory for its weights."""
     with torch.device("meta"):
-        return _made_of(config)
+        return _made_of(config, images)
 
 
 def _with_weights(empty: Any, weights: dict[str, torch.Tensor], checkpoint: str | Path) -> Any:
@@ -171,23 +176,58 @@ def _take_generation_config(model: Any, directory: Path) -> None:
         model.generation_config = GenerationConfig.from_pretrained(directory)
 
 
-def _text_part(model: Any) -> Any:
-    """Of a model that also sees (Gemma 3 from 4B on), the causal language model in it."""
-    language = getattr(getattr(model, "model", None), "language_model", None)
-    if language is None or not hasattr(model.config, "text_config"):
+def sees_images(model: Any) -> bool:
+    """Whether it is more than a language model: takes images, too."""
+    return hasattr(model, "get_image_features")
+
+
+def text_part(model: Any) -> Any:
+    """Of a model that also sees, the causal language model in it, with its very weights."""
+    if not sees_images(model):
         return model
-    with torch.device("meta"):
-        made = _class_for("").from_config(model.config.text_config)
-    made.model, made.lm_head = language, model.lm_head
+    try:
+        with torch.device("meta"):
+            made = _class_for("").from_config(model.config.text_config)
+    except ValueError:  # the library has no class for it alone
+        return _without_vision(model)
+    setattr(made, made.base_model_prefix, model.get_decoder())
+    made.set_output_embeddings(model.get_output_embeddings())
+    made.generation_config = model.generation_config
+    return made.eval()
+
+
+def _without_vision(model: Any) -> Any:
+    """The same class with the same modules but those that see."""
+    kept = model.get_decoder()
+    made, inner = copy.copy(model), copy.copy(model.model)
+    inner._modules = {name: m for name, m in inner._modules.items() if m is kept}
+    made._modules = {**model._modules, "model": inner}
+    made.config = copy.copy(model.config.text_config)
     made.generation_config = model.generation_config
     return made
 
 
-def _class_for(kind: str) -> Any:
-    """The class of `transformers` that makes models of a `model_type`."""
-    from transformers import AutoModelForCausalLM, AutoModelForSpeechSeq2Seq
+def _asked_part(model: Any, images: bool) -> Any:
+    if images and not sees_images(model):
+        raise ValueError(
+            f"[checkpoint] images must be seen by the model; got a {type(model).__name__}, which "
+            f"reads text alone; try without --images"
+        )
+    return model if images else text_part(model)
 
-    return AutoModelForSpeechSeq2Seq if kind == "whisper" else AutoModelForCausalLM
+
+def _class_for(kind: str, images: bool = False) -> Any:
+    """The class of `transformers` that makes models of a `model_type`; with what sees images, if
+    there is a choice."""
+    import transformers
+    from transformers.models.auto import modeling_auto as auto
+
+    if kind == "whisper":
+        return transformers.AutoModelForSpeechSeq2Seq
+    seeing = auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    if kind in seeing and (images or kind not in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES):
+        return transformers.AutoModelForImageTextToText
+    return transformers.AutoModelForCausalLM
 
 
 def _check_whole(names: Iterable[str], checkpoint: str | Path) -> None:

@@ -23,7 +23,7 @@ from edgewise.quantize.methods.registry import METHODS
 from edgewise.quantize.schemes import scheme_of
 from edgewise.quantize.selection import is_within
 
-__all__ = ["LINEAR", "Recipe", "quantize_model"]
+__all__ = ["LINEAR", "Recipe", "quantize_model", "quantize_vision"]
 
 LINEAR = {
     "8da4w": "4-bit weights in groups, activations in 8 bits at run time",
@@ -130,6 +130,21 @@ def quantize_model(
             config = IntxWeightOnlyConfig(weight_dtype=bits, granularity=PerAxis(0))
         model = _quantized(model, rows, kept, config)
     return model
+
+
+def quantize_vision(encoder: Any, linear: str, group_size: int = 32) -> Any:
+    """A copy of a vision encoder whose linear layers hold integers: one of `LINEAR`, groups for
+    8da4w. Its convolution of patches stays in floating point."""
+    if linear == "none":
+        return encoder
+    # Not those in torch.nn.MultiheadAttention, which reads their weights by other ways.
+    names = [n for n, m in encoder.named_modules() if type(m) is torch.nn.Linear]
+    if linear != "8da4w":
+        return _quantized(encoder, names, [], _CONFIGS[linear])
+    others = (torch.nn.Embedding, torch.nn.Linear)
+    kept = [n for n, m in encoder.named_modules() if isinstance(m, others) and n not in names]
+    kept += _narrower_than_a_group(encoder, Recipe(linear, group_size=group_size), kept)
+    return with_integer_weights(encoder, scheme_of("int4-dynamic", group_size), kept)
 
 
 def _check_methods(

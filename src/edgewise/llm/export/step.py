@@ -82,7 +82,8 @@ class Step:
     found: without caches, where is noted what layers keep. cross: by layer, keys and values of what
     is not the text. keys: of this call, with the layer that made them: others may attend to them,
     too. attended: layers whose keys some attention has read. recurrent: the layer that asked for
-    its state last.
+    its state last. is_image: the tokens are those of one image, and see each other.
+    has_axes: positions are given in time, height and width.
     """
 
     rows: Sequence[Row]
@@ -94,6 +95,8 @@ class Step:
     keys: list[tuple[torch.Tensor, int]] = field(default_factory=list)
     attended: set[int] = field(default_factory=set)
     recurrent: int | None = None
+    is_image: bool = False
+    has_axes: bool = False
 
     def note(self, layer: int, kept: Kept) -> None:
         """What a layer keeps, where `found` takes it."""

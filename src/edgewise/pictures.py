@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,15 @@ KNOWN = {
     "size",
 }
 """Settings that `array` follows."""
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "WEBP")
+_MOST_PIXELS = 1 << 26
 
 
 def array(value: Any, how: Mapping[str, Any]) -> Any:
     """A picture as float32[1, 3, height, width].
 
-    value: a path, a picture of Pillow's, or an array of uint8[height, width(, 3)].
+    value: a path, a file's bytes, a picture of Pillow's, or an array of uint8[height, width(, 3)].
+    OSError if a file is no picture.
     """
     picture = _opened(value)
     if how.get("do_resize", False):
@@ -58,8 +62,16 @@ def _opened(value: Any) -> Any:
         raise ModuleNotFoundError(
             "[call] pictures need Pillow; got no PIL; try pip install 'edgewise[cli]'", name="PIL"
         ) from missing
-    if isinstance(value, (str, Path)):
-        with Image.open(value) as opened:
+    if isinstance(value, (str, Path, bytes)):
+        is_file = isinstance(value, (str, Path))
+        source = value if is_file else io.BytesIO(value)
+        # Bytes may be of anybody: a few formats, and no more than a camera's pixels.
+        with Image.open(source, formats=None if is_file else _FORMATS) as opened:
+            if not is_file and opened.width * opened.height > _MOST_PIXELS:
+                raise InvalidArgumentError(
+                    f"[call] a picture must have at most {_MOST_PIXELS} pixels; got "
+                    f"{opened.width} x {opened.height}"
+                )
             return opened.convert("RGB")
     if isinstance(value, Image.Image):
         return value.convert("RGB")

@@ -1,0 +1,229 @@
+"""How a checkpoint's own processor puts an image into a prompt, and how large it makes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from edgewise.files import read_json
+from edgewise.llm.export.vision import Arrange, ImageInputs
+from edgewise.llm.images import ImagePrompt
+from edgewise.pictures import KNOWN, array
+
+__all__ = ["read_processor"]
+
+_SPLITTING = ("do_image_splitting", "do_pan_and_scan", "crop_to_patches")
+"""Settings by which processors make several images of a large one."""
+
+_SIDE = 448
+"""Pixels, of models that take images of any size."""
+
+_LARGEST_STEP = 0.06
+"""Of a pixel, where a processor resizes a picture twice. Of 256 shades, one is some 0.01."""
+
+
+def read_processor(
+    checkpoint: str | Path, image_size: int | None = None
+) -> tuple[ImageInputs, ImagePrompt]:
+    """Of a folder as `save_pretrained` writes it: what the model takes, and what goes before it.
+
+    image_size: the side in pixels of a square, for models that take images of any size; None for
+    their own, or 448. ValueError if images of one size cannot be prepared here as the processor
+    does; ImportError if the processor lacks a package.
+    """
+    about = _about(Path(checkpoint))
+    processor = _processor(Path(checkpoint), about)
+    image_processor = processor.image_processor
+    made = [_prepared(processor, picture) for picture in _pictures(90, 60, 60, 90)]
+    one_size = all(
+        made[0][name].shape == made[1][name].shape
+        and (name == "pixel_values" or torch.equal(made[0][name], made[1][name]))
+        for name in _of_images(made[0])
+    )
+    if one_size and image_size is not None:
+        raise ValueError(
+            f"[images] the model's images have one size; got image_size={image_size}; try without"
+        )
+    side = image_size or _SIDE
+    # Of any size: as many pixels as asked for are left as they are.
+    shapes = (90, 60, 60, 90) if one_size else (side, side)
+    pictures = _pictures(*shapes)
+    samples = [_prepared(processor, picture) for picture in pictures]
+    settings = _settings(image_processor)
+    if not one_size:
+        _check_side(image_processor, side, samples[0])
+    size, settings, arrange = _way(image_processor, settings, side, pictures, samples)
+    sample = samples[0]
+    token = about.get("image_token_id", about.get("image_token_index"))
+    count = int((sample["input_ids"] == token).sum())
+    text = _text_of(processor, sample)
+    constants = {name: sample[name] for name in _of_images(sample) if name != "pixel_values"}
+    merge = getattr(image_processor, "merge_size", None)
+    grid = None
+    if merge and "image_grid_thw" in constants:
+        _, rows, columns = constants["image_grid_thw"][0].tolist()
+        grid = (rows // merge, columns // merge)
+    inputs = ImageInputs(size, count, token, arrange, grid, constants, sample)
+    return inputs, ImagePrompt(_placeholder(processor), text, token, count, settings)
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    """What the folder's files say of the model and its processor."""
+    found: dict[str, Any] = {}
+    for name in ("tokenizer_config.json", "processor_config.json", "config.json"):
+        if (folder / name).is_file():
+            values = read_json((folder / name).read_bytes())
+            found |= values if isinstance(values, dict) else {}
+    return found
+
+
+def _processor(folder: Path, about: dict[str, Any]) -> Any:
+    """Without the part for videos, which wants packages of its own."""
+    import transformers
+    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
+
+    named = about.get("processor_class") or PROCESSOR_MAPPING_NAMES.get(about["model_type"])
+    known = getattr(transformers, str(named), None)
+    if known is None:
+        raise ValueError(f"[images] a checkpoint must come with its processor; got none in {folder}")
+    wanted = [name for name in known.get_attributes() if name in ("image_processor", "tokenizer")]
+    others = dict.fromkeys(set(known.get_attributes()) - set(wanted))
+
+    class WithoutVideos(known):  # type: ignore[misc, valid-type]
+        @classmethod
+        def get_attributes(cls) -> list[str]:
+            return wanted
+
+        @classmethod
+        def from_args_and_dict(cls, args: Any, values: dict[str, Any], **kwargs: Any) -> Any:
+            return super().from_args_and_dict(args, values, **others, **kwargs)
+
+    return WithoutVideos.from_pretrained(folder, local_files_only=True)
+
+
+def _pictures(*sides: int) -> list[Any]:
+    """Random ones without edges: heights and widths in turns."""
+    from PIL import Image
+
+    random = np.random.default_rng(0)
+    small = random.integers(0, 256, (len(sides), 4, 4, 3), dtype=np.uint8)
+    pairs = zip(small, sides[1::2], sides[::2], strict=False)
+    return [Image.fromarray(one).resize((wide, high), 3) for one, wide, high in pairs]
+
+
+def _prepared(processor: Any, picture: Any) -> dict[str, torch.Tensor]:
+    text = f"See {_placeholder(processor)} here"
+    splitting = {n: False for n in _SPLITTING if hasattr(processor.image_processor, n)}
+    made = processor(text=[text], images=[picture], return_tensors="pt", **splitting)
+    return {name: value for name, value in made.items() if isinstance(value, torch.Tensor)}
+
+
+def _of_images(sample: dict[str, torch.Tensor]) -> list[str]:
+    """What a processor makes of images, not of the text."""
+    texts = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")
+    return [name for name in sample if name not in texts]
+
+
+def _placeholder(processor: Any) -> str:
+    """What stands for an image in a prompt."""
+    found = getattr(processor, "boi_token", None) or getattr(processor, "image_token", None)
+    if not isinstance(found, str):
+        raise ValueError(
+            f"[images] a processor must tell its image token; got {type(processor).__name__}"
+        )
+    return found
+
+
+def _check_side(image_processor: Any, side: int, sample: dict[str, torch.Tensor]) -> None:
+    """ValueError if the processor makes something else of a square of that side."""
+    found = tuple(sample["pixel_values"].shape[-2:])
+    if "image_grid_thw" in sample:
+        _, rows, columns = sample["image_grid_thw"][0].tolist()
+        found = (rows * image_processor.patch_size, columns * image_processor.patch_size)
+    if found != (side, side):
+        raise ValueError(
+            f"[images] image_size must be a side that the processor leaves as it is; got {side}, "
+            f"of which it makes {found[1]} x {found[0]}; try image_size={min(found)}"
+        )
+
+
+def _settings(image_processor: Any) -> dict[str, Any]:
+    """Those that `edgewise.pictures.array` follows."""
+    found = {k: v for k, v in image_processor.to_dict().items() if v is not None and k in KNOWN}
+    plain: dict[str, Any] = json.loads(json.dumps(found, default=dict))
+    return plain
+
+
+def _way(
+    image_processor: Any,
+    settings: dict[str, Any],
+    side: int,
+    pictures: list[Any],
+    samples: list[dict[str, torch.Tensor]],
+) -> tuple[tuple[int, int], dict[str, Any], Arrange]:
+    """The size of an image, settings, and what becomes of its pixels: what gives the samples."""
+    wanted = [sample["pixel_values"] for sample in samples]
+    shape = tuple(wanted[0].shape)
+    is_image = len(shape) > 3 and shape[-3] == 3
+    height, width = shape[-2:] if is_image else (side, side)
+    fixed = {"do_resize": True, "size": {"height": height, "width": width}, "do_center_crop": False}
+    tried = ({**settings, **fixed}, settings)
+    ways = _arrangements(image_processor, shape, height, width)
+    for how in reversed(tried):
+        try:
+            pixels = [torch.from_numpy(array(one, how)) for one in pictures]
+        except (KeyError, TypeError, ValueError):
+            continue
+        if any(p.shape[-2:] != (height, width) for p in pixels):
+            continue
+        for arrange in ways:
+            pairs = zip(pixels, wanted, strict=True)
+            if all(float((arrange(p) - w).abs().max()) <= _LARGEST_STEP for p, w in pairs):
+                return (height, width), how, arrange
+    raise ValueError(
+        f"[images] pictures must be resized, cut out, rescaled and normalised, and no more; got "
+        f"other pixels {list(shape)} of {type(image_processor).__name__}; try without --images, "
+        f"and please tell us of this processor"
+    )
+
+
+def _arrangements(
+    image_processor: Any, shape: tuple[int, ...], height: int, width: int
+) -> list[Arrange]:
+    """Ways from [1, 3, height, width] to a tensor of that shape."""
+    found: list[Arrange] = []
+    if shape[-3:] == (3, height, width):
+        found.append(lambda pixels: pixels.reshape(shape))
+    side = getattr(image_processor, "patch_size", None)
+    merge = getattr(image_processor, "merge_size", None)
+    times = getattr(image_processor, "temporal_patch_size", None)
+    if len(shape) == 2 and side and merge and times:
+        rows, columns = height // side // merge, width // side // merge
+
+        def patches(pixels: torch.Tensor) -> torch.Tensor:
+            split = pixels.reshape(3, rows, merge, side, columns, merge, side)
+            split = split.permute(1, 4, 2, 5, 0, 3, 6).unsqueeze(5)
+            return split.expand(-1, -1, -1, -1, -1, times, -1, -1).reshape(shape)
+
+        found.append(patches)
+    return found
+
+
+def _text_of(processor: Any, sample: dict[str, torch.Tensor]) -> str:
+    """What becomes of the placeholder. ValueError if a prompt with it has other tokens."""
+    tokenizer = processor.tokenizer
+    tokens = sample["input_ids"][0].tolist()
+    whole = tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    start, end = whole.find("See "), whole.rfind(" here")
+    text = whole[start + len("See ") : end]
+    known = tokenizer(f"See {text} here", return_tensors="pt")["input_ids"][0].tolist()
+    if start < 0 or end < 0 or known != tokens:
+        raise ValueError(
+            f"[images] a prompt with an image must be a text's tokens; got others of "
+            f"{type(processor).__name__}; please tell us of this processor"
+        )
+    return str(text)

@@ -1,0 +1,212 @@
+"""What a model sees in an image, as a program's method: from pixels to vectors like those of tokens."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves
+
+from edgewise.edge.export import export_module
+from edgewise.llm.export.decoder import EmbeddingDecoder
+from edgewise.llm.export.loading import text_part
+from edgewise.llm.images import AxialPositions
+
+__all__ = ["ImageInputs", "VisionEncoder", "image_methods", "vision_encoder"]
+
+_LARGEST_GAP = 0.02
+"""Of a logit, in units of their deviation."""
+
+Arrange = Callable[[torch.Tensor], torch.Tensor]
+"""From pixels float32 [1, 3, height, width] to what a model's code takes."""
+
+
+@dataclass(frozen=True)
+class ImageInputs:
+    """How a model takes one image, of one size.
+
+    size: height and width. count: tokens that stand for it, of the number `token`; grid: their rows
+    and columns, if their order tells where in the image they are. arrange: see
+    `Arrange`. constants: what the model's code takes beside pixels, which the size decides. sample:
+    a prompt with an image, as the model's processor makes it.
+    """
+
+    size: tuple[int, int]
+    count: int
+    token: int
+    arrange: Arrange
+    grid: tuple[int, int] | None = None
+    constants: dict[str, torch.Tensor] = field(default_factory=dict)
+    sample: dict[str, torch.Tensor] = field(default_factory=dict)
+
+
+class VisionEncoder(torch.nn.Module):
+    """forward(pixels float32 [1, 3, height, width]) to [1, tokens, width of an embedding].
+
+    The model's own code from pixels to vectors. is_seen_whole: the tokens of an image see each
+    other, also those behind them.
+    """
+
+    def __init__(self, model: Any, inputs: ImageInputs) -> None:
+        super().__init__()
+        inner = copy.copy(model.model)
+        decoder = model.get_decoder()
+        # Without the language model, whose weights have nothing to do with it.
+        inner._modules = {n: m for n, m in inner._modules.items() if m is not decoder}
+        self.model = inner
+        self.inputs = inputs
+        self.is_seen_whole = False
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Vectors in the order of the tokens."""
+        with _FoldConstants():
+            found = _features(self.model, self.inputs.arrange(pixels), self.inputs.constants)
+        return found.reshape(1, -1, found.shape[-1])
+
+
+def vision_encoder(model: Any, inputs: ImageInputs) -> VisionEncoder:
+    """Of a model that sees. ValueError if its text, computed from these vectors, would not be
+    that of the model's own code."""
+    encoder = VisionEncoder(model, inputs)
+    sample = dict(inputs.sample)
+    tokens = sample["input_ids"]
+    with torch.no_grad():
+        want = model(**sample, use_cache=False).logits[0, -1]
+        pixels = sample.pop("pixel_values")
+        seen = _features(encoder.model, pixels, inputs.constants)
+        seen = seen.reshape(1, -1, seen.shape[-1])
+        if seen.shape[1] != inputs.count:
+            raise ValueError(
+                f"[images] an image must be as many vectors as tokens; got {seen.shape[1]} and "
+                f"{inputs.count} for {type(model).__name__}"
+            )
+        decoder = EmbeddingDecoder(text_part(model), tokens.shape[1], tokens.shape[1])
+        gaps = []
+        for encoder.is_seen_whole in (False, True):
+            got = _text(decoder, encoder, tokens, seen)
+            gaps.append(float((got - want).abs().max() / want.std()))
+    encoder.is_seen_whole = gaps[1] < gaps[0]
+    if min(gaps) <= _LARGEST_GAP:
+        return encoder
+    raise ValueError(
+        f"[images] a text with an image must have the logits of the model's own code; got a "
+        f"difference of {min(gaps):.2g} of their deviation for {type(model).__name__}; try "
+        f"without --images, or a model that docs/llm.md lists"
+    )
+
+
+def image_methods(
+    decoder: EmbeddingDecoder, encoder: VisionEncoder, length: Any
+) -> dict[str, ExportedProgram]:
+    """Methods under the names that ExecuTorch's multimodal runner has.
+
+    `vision_encoder(pixels) -> vectors`, `token_embedding(tokens) -> vectors` and
+    `text_decoder(vectors, input_pos) -> logits`, for `length` tokens; and for models in which the
+    tokens of an image see each other `image_decoder`, as `text_decoder`, for those of one image.
+    Where positions have three axes, `text_decoder` takes them, too.
+    """
+    words = _Words(decoder.model.get_input_embeddings())
+    tokens = torch.zeros(1, 2, dtype=torch.int64)
+    with torch.no_grad():
+        width = words(tokens).shape[-1]
+    start = torch.zeros(1, dtype=torch.int64)
+    decoder.is_image = False
+    more = [torch.zeros(3, 2, dtype=torch.int64)] if decoder.has_axes else []
+    shapes = ({1: length}, None, *({1: length} for _ in more))
+    found = {
+        "vision_encoder": export_module(encoder, (torch.zeros(1, 3, *encoder.inputs.size),)),
+        "token_embedding": export_module(words, (tokens,), ({1: length},)),
+        "text_decoder": export_module(decoder, (torch.zeros(1, 2, width), start, *more), shapes),
+    }
+    if encoder.is_seen_whole:
+        decoder.is_image = True
+        image = torch.zeros(1, encoder.inputs.count, width)
+        found["image_decoder"] = export_module(decoder, (image, start))
+    return found
+
+
+class _Words(torch.nn.Module):
+    """forward(tokens int64 [1, S]) to float32 [1, S, width]."""
+
+    def __init__(self, embedding: torch.nn.Module) -> None:
+        super().__init__()
+        self.embedding = embedding
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.embedding(tokens)
+        return found
+
+
+def _text(
+    decoder: EmbeddingDecoder, encoder: VisionEncoder, tokens: torch.Tensor, seen: torch.Tensor
+) -> torch.Tensor:
+    """The logits after a prompt [1, S] with one image."""
+    words = decoder.model.get_input_embeddings()(tokens)
+    image = torch.nonzero(tokens[0] == encoder.inputs.token).reshape(-1)
+    words[0, image] = seen[0]
+    start, end = int(image[0]), int(image[-1]) + 1
+    if encoder.is_seen_whole and end - start != encoder.inputs.count:
+        raise ValueError("[images] an image whose tokens see each other must be in one piece")
+    decoder.clear()
+    logits = torch.zeros(1, 0)
+    axes = None if encoder.inputs.grid is None else AxialPositions(encoder.inputs.grid)
+    offsets = [None if at < start or at >= end else at - start for at in range(tokens.shape[1])]
+    for first, last in ((0, start), (start, end), (end, tokens.shape[1])):
+        if first < last:
+            decoder.is_image = encoder.is_seen_whole and first == start
+            more = []
+            if axes is not None and decoder.has_axes:
+                more = [torch.from_numpy(axes.of(offsets[first:last], first))]
+            logits = decoder(words[:, first:last], torch.tensor([first]), *more)
+    return logits[0]
+
+
+def _features(
+    inner: Any, pixels: torch.Tensor, constants: dict[str, torch.Tensor]
+) -> torch.Tensor:
+    """Of one image, by the model's code: [..., width of an embedding]."""
+    if hasattr(inner, "connector") and hasattr(inner, "vision_model"):
+        # Idefics 3's code asks each image whether it is all zeros: padding.
+        side = inner.config.vision_config.patch_size
+        image = pixels.reshape(1, *pixels.shape[-3:])
+        rows, columns = (n // side for n in image.shape[-2:])
+        mask = torch.ones(1, rows, columns, dtype=torch.bool)
+        hidden = inner.vision_model(pixel_values=image, patch_attention_mask=mask)
+        found: torch.Tensor = inner.connector(hidden.last_hidden_state)
+        return found
+    named = inspect.signature(inner.get_image_features).parameters
+    given = {name: value for name, value in constants.items() if name in named}
+    result = inner.get_image_features(pixel_values=pixels, **given)
+    seen = getattr(result, "pooler_output", result)
+    return torch.cat(list(seen)) if isinstance(seen, (list, tuple)) else seen
+
+
+class _FoldConstants(TorchFunctionMode):
+    """While a model is traced, computes what depends on constants alone: positions of patches, say,
+    of an image whose size is known. Their code asks tensors for sizes, which a trace cannot tell."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if not all(map(_is_known, tree_leaves((args, kwargs)))):
+            return func(*args, **kwargs)
+        with _disable_current_modes():
+            return func(*args, **kwargs)
+
+
+def _is_known(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return type(value) is torch.Tensor and not torch._is_functional_tensor(value)
+    return not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))

@@ -1,0 +1,277 @@
+"""Models that see: what they write about images is what transformers' own code writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from edgewise.cli import main
+from edgewise.llm import Generator, PromptLookup
+from edgewise.llm.chat import Chat
+from edgewise.llm.conversation import Conversation
+from edgewise.llm.images import AxialPositions
+from edgewise.llm.text import load_tokenizer
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("tokenizers")
+pytest.importorskip("PIL", reason="the extra cli is not installed")
+if not hasattr(transformers, "Gemma3ImageProcessorPil"):
+    pytest.skip("image processors of Pillow need transformers 5.24", allow_module_level=True)
+
+from seeing_models import CONFIGS, SIZED, picture, seeing_checkpoint  # noqa: E402
+
+NEW_TOKENS = 16
+
+
+class Seeing:
+    """A checkpoint, its processor, and its file in float32."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.kind, self.folder = kind, folder / kind
+        self.processor = seeing_checkpoint(kind, self.folder)
+        self.path = folder / f"{kind}.pte"
+        assert export(self.folder, self.path, *self.options()) == 0
+
+    def options(self) -> list[str]:
+        size = ["--image-size", "56"] if self.kind in SIZED else []
+        more = [] if self.recurs else ["--all-logits", "--prefix"]
+        return ["--quantize", "none", *more, *size]
+
+    @property
+    def recurs(self) -> bool:
+        return self.kind == "qwen3_5"
+
+    def chat(self, generator: Generator) -> Chat:
+        folder = self.path.with_suffix(".tokenizer")
+        return Chat(load_tokenizer(folder), folder, generator.images)
+
+    def wanted(self, messages: list[dict[str, Any]]) -> list[int]:
+        """Greedy tokens of transformers' model, on prompts of its processor."""
+        model = transformers.AutoModelForImageTextToText.from_pretrained(self.folder).eval()
+        whole = {"do_image_splitting": False, "do_pan_and_scan": False, "crop_to_patches": False}
+        known = {k: v for k, v in whole.items() if hasattr(self.processor.image_processor, k)}
+        images = [p["image"] for m in messages for p in m["content"] if p["type"] == "image"]
+        text = self.processor.tokenizer.apply_chat_template(
+            messages,
+            chat_template=self.processor.chat_template,
+            tokenize=False,
+            add_generation_prompt=True,
+        )
+        given = self.processor(text=[text], images=images, return_tensors="pt", **known)
+        with torch.no_grad():
+            found = model.generate(
+                **given, max_new_tokens=NEW_TOKENS, min_new_tokens=NEW_TOKENS, do_sample=False
+            )
+        return found[0, given["input_ids"].shape[1] :].tolist()
+
+
+def export(checkpoint: Path, output: Path, *options: str) -> int:
+    given = ["--checkpoint", str(checkpoint), "--output", str(output), "--max-context-len", "200"]
+    return main(["llm", "export", *given, "--max-seq-len", "16", "--images", "--quiet", *options])
+
+
+def asks(text: str, *images: Any) -> dict[str, Any]:
+    parts = [{"type": "image", "image": image} for image in images]
+    return {"role": "user", "content": [*parts, {"type": "text", "text": text}]}
+
+
+@pytest.fixture(scope="module")
+def seeing(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    known: dict[str, Seeing] = {}
+
+    def made(kind: str) -> Seeing:
+        if kind not in known:
+            known[kind] = Seeing(kind, tmp_path_factory.mktemp("seeing"))
+        return known[kind]
+
+    return made
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_tokens_are_those_of_transformers(kind: str, seeing: Any) -> None:
+    model = seeing(kind)
+    size = (56, 56) if kind in SIZED else (90, 130)
+    images = [picture(*size, seed=seed) for seed in (0, 1)]
+    generator = Generator(model.path)
+    chat = model.chat(generator)
+    said = {"role": "assistant", "content": [{"type": "text", "text": "a cat"}]}
+    for messages in (
+        [asks("What is it?", images[0])],
+        [asks("What is it?", images[1])],
+        [asks("And these?", *images), said, asks("Sure?")],
+    ):
+        prompt = chat.prompt(messages)
+        options = {"max_new_tokens": NEW_TOKENS, "ignore_eos": True, "reuse_prefix": True}
+        assert list(generator.generate(prompt, **options)) == model.wanted(messages)
+    first, second = (
+        generator.logits(chat.prompt([asks("What is it?", image)])) for image in images
+    )
+    assert np.abs(first - second).max() > 0.05, "what is in an image does not matter"
+
+
+def test_each_image_is_seen_once(seeing: Any) -> None:
+    """What a conversation said is in the cache, with its images."""
+    model = seeing("llava")
+    generator = Generator(model.path)
+    chat = model.chat(generator)
+    first, second = (picture(60, 60, seed=seed) for seed in (2, 3))
+    begun = chat.prompt([asks("What?", first)])
+    options = {"max_new_tokens": 4, "ignore_eos": True, "reuse_prefix": True}
+    list(generator.generate(begun, **options))
+    going_on = chat.prompt([asks("What?", first), asks("And?", second)])
+    list(generator.generate(going_on, **options))
+    assert generator.statistics.reused_tokens >= len(begun) - len("<|assistant|>")
+    assert chat.prompt([asks("What?", np.asarray(first))]) == begun
+    assert chat.prompt([asks("What?", second)]) != begun
+
+
+def test_images_in_turns_of_prompt_lookup_and_shifts(seeing: Any) -> None:
+    model = seeing("gemma3")
+    generator = Generator(model.path)
+    prompt = model.chat(generator).prompt([asks("What is it?", *[picture(60, 60)] * 9)])
+    plain = list(generator.generate(prompt, max_new_tokens=20, ignore_eos=True))
+    options = {"max_new_tokens": 20, "ignore_eos": True, "draft": PromptLookup()}
+    assert list(generator.generate(prompt, **options)) == plain
+    # Wherever half of the context begins, no image is cut in two.
+    for keep in range(8):
+        options = {"max_new_tokens": 200, "ignore_eos": True, "context_shift": keep}
+        assert len(list(generator.generate(prompt, **options))) == 200
+        assert generator.statistics.shifts
+
+
+def test_parts_are_quantized(seeing: Any, tmp_path: Path) -> None:
+    model, path = seeing("smolvlm"), tmp_path / "small.pte"
+    assert export(model.folder, path) == 0
+    assert path.stat().st_size < 0.5 * model.path.stat().st_size
+    results = []
+    for file in (model.path, path):
+        generator = Generator(file)
+        assert generator.images is not None
+        pixels = np.random.default_rng(0).standard_normal((1, 3, 56, 56))
+        results.append(generator.images.vectors(generator.images.tokens(pixels)))
+    assert np.abs(results[0] - results[1]).max() < 0.05 * np.abs(results[0]).max()
+
+
+REFUSED_PROMPTS = {
+    "more images than the template writes": (
+        [{"role": "user", "content": [{"type": "text", "text": "<image>"}]}],
+        "once for each image; got 1 for 0 images",
+    ),
+    "no picture": ([asks("What?", b"GIF89a")], "one that Pillow reads"),
+    "no file": ([asks("What?", "nowhere.png")], "one that Pillow reads"),
+    "no image at all": ([asks("What?", 3)], "must be a path, a PIL.Image"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_PROMPTS)
+def test_prompts_that_are_refused(case: str, seeing: Any) -> None:
+    messages, told = REFUSED_PROMPTS[case]
+    model = seeing("llava")
+    with pytest.raises(ValueError, match=told):
+        model.chat(Generator(model.path)).prompt(messages)
+
+
+def test_what_generators_refuse(seeing: Any, tmp_path: Path) -> None:
+    model = seeing("llava")
+    generator = Generator(model.path)
+    assert generator.images is not None
+    prompt = model.chat(generator).prompt([asks("What?", picture(60, 60))])
+    with pytest.raises(ValueError, match="tokens must be from 0 to 279; got"):
+        generator.check_prompt([1, max(prompt) + 1])
+    with pytest.raises(ValueError, match=r"must be float32 \[1, 3, 56, 56\]; got \[1, 3, 8, 8\]"):
+        generator.images.tokens(np.zeros((1, 3, 8, 8)))
+    generator.load(prompt)
+    with pytest.raises(ValueError, match="a text with an image cannot be kept"):
+        generator.save_prefix(tmp_path / "prefix")
+
+
+def test_images_that_are_forgotten(seeing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgewise.llm.images._MOST_BYTES", 1)
+    model = seeing("llava")
+    generator = Generator(model.path)
+    chat = model.chat(generator)
+    first = chat.prompt([asks("What?", picture(60, 60, seed=4))])
+    assert list(generator.generate(first, max_new_tokens=2))
+    second = chat.prompt([asks("What?", picture(60, 60, seed=5))])
+    with pytest.raises(ValueError, match="got"):
+        generator.check_prompt(first)
+    assert max(first) < max(second), "two images have the same tokens"
+
+
+REFUSED_EXPORTS = {
+    "a size where there is one": ("llava", ["--image-size", "56"], "images have one size"),
+    "a side of no patches": ("qwen2_5_vl", ["--image-size", "60"], "try image_size=56"),
+    "more tokens than the context": (
+        "llava",
+        ["--max-context-len", "16"],
+        "more than an image's 16 tokens",
+    ),
+    "several texts at a time": ("llava", ["--batch", "2"], "one text at a time; got batch=2"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_EXPORTS)
+def test_exports_that_are_refused(
+    case: str, seeing: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind, options, told = REFUSED_EXPORTS[case]
+    folder = seeing(kind).folder
+    capsys.readouterr()
+    assert export(folder, tmp_path / "x.pte", "--quantize", "none", *options) != 0
+    assert told in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_model_that_sees_alone_reads_text(
+    seeing: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, path = seeing("llava"), tmp_path / "text.pte"
+    given = ["--checkpoint", str(model.folder), "--output", str(path), "--quantize", "none"]
+    assert main(["llm", "export", *given]) == 0
+    assert "left out; the model can see them with --images" in capsys.readouterr().out
+    generator, seen = Generator(path), Generator(model.path)
+    words = [5, 6, 7, 8, 9]
+    assert generator.images is None
+    assert np.abs(generator.logits(words) - seen.logits(words)).max() < 1e-4
+    folder = path.with_suffix(".tokenizer")
+    with pytest.raises(ValueError, match="need a model that sees"):
+        Chat(load_tokenizer(folder), folder).prompt([asks("What?", picture(60, 60))])
+
+
+def test_conversations_about_images(
+    seeing: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, file = seeing("llava"), tmp_path / "cat.png"
+    picture(60, 80).save(file)
+    given = ["llm", "chat", str(model.path), "--temperature", "0", "--max-new-tokens", "5"]
+    capsys.readouterr()
+    assert main([*given, "--image", str(file), "--message", "What?", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["messages"]
+    assert told[0]["content"][0] == {"type": "image", "image": str(file)}
+    conversation = Conversation(
+        model.path, model.path.with_suffix(".tokenizer"), max_new_tokens=5
+    )
+    assert "".join(conversation.say("What?", [file])) == told[1]["content"]
+
+
+GRID = AxialPositions((2, 3))
+
+
+def test_positions_in_three_axes() -> None:
+    text, image = [None] * 2, list(range(6))
+    found = GRID.of([*text, *image, None], 0)
+    assert found.T.tolist() == [
+        [0, 0, 0],
+        [1, 1, 1],
+        *([2, 2 + row, 2 + column] for row in range(2) for column in range(3)),
+        [5, 5, 5],
+    ]
+    # In pieces, also in the middle of an image; again from an earlier token on.
+    assert np.array_equal(GRID.of([3, 4, 5, None], 5), found[:, 5:])
+    assert np.array_equal(GRID.of([*image[1:], None], 3), found[:, 3:])
+    # Behind a text that was never told, as of a file.
+    assert AxialPositions((2, 3)).of([0, 1], 4).tolist() == [[4, 4], [4, 4], [4, 5]]
