@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from edgewise.pictures import KNOWN
 from edgewise.tasks.description import NAME, TASKS, Description
 from edgewise.tasks.model import FILTERS, Preparing
-from edgewise.pictures import KNOWN
 
 __all__ = ["TASKS", "Folder", "open_folder"]
 

@@ -63,8 +63,8 @@ def _opened(value: Any) -> Any:
             "[call] pictures need Pillow; got no PIL; try pip install 'edgewise[cli]'", name="PIL"
         ) from missing
     if isinstance(value, (str, Path, bytes)):
-        is_file = isinstance(value, (str, Path))
-        source = value if is_file else io.BytesIO(value)
+        is_file = not isinstance(value, bytes)
+        source = io.BytesIO(value) if isinstance(value, bytes) else value
         # Bytes may be of anybody: a few formats, and no more than a camera's pixels.
         with Image.open(source, formats=None if is_file else _FORMATS) as opened:
             if not is_file and opened.width * opened.height > _MOST_PIXELS:

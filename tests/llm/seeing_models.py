@@ -127,8 +127,9 @@ TEMPLATE = (
 )
 
 
-def seeing_checkpoint(kind: str, folder: Path) -> Any:
-    """Writes it as `save_pretrained` does; the model's processor."""
+def seeing_checkpoint(kind: str, folder: Path, *, writes_ascii: bool = False) -> Any:
+    """Writes it as `save_pretrained` does; the model's processor. writes_ascii: what it is most
+    likely to write are letters of ASCII, each a text by itself."""
     processor = _processor(kind)
     token = IMAGE_TOKENS.get(kind) or processor.image_token
     number = processor.tokenizer.convert_tokens_to_ids(token)
@@ -148,6 +149,15 @@ def seeing_checkpoint(kind: str, folder: Path) -> Any:
         elif weight.dim() > 1:
             with torch.no_grad():
                 weight.mul_(3)
+    if writes_ascii:
+        vocabulary = processor.tokenizer.get_vocab()
+        letters = [
+            number for text, number in vocabulary.items() if text.isascii() and text.isalpha()
+        ]
+        others = torch.ones(TEXT["vocab_size"], dtype=torch.bool)
+        others[letters] = False
+        with torch.no_grad():
+            model.get_output_embeddings().weight[others] = 0
     model.generation_config.eos_token_id = 1
     model.save_pretrained(folder)
     placeholder = getattr(processor, "boi_token", None) or processor.image_token

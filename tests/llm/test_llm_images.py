@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -252,10 +255,71 @@ def test_conversations_about_images(
     assert main([*given, "--image", str(file), "--message", "What?", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["messages"]
     assert told[0]["content"][0] == {"type": "image", "image": str(file)}
-    conversation = Conversation(
-        model.path, model.path.with_suffix(".tokenizer"), max_new_tokens=5
-    )
+    conversation = Conversation(model.path, model.path.with_suffix(".tokenizer"), max_new_tokens=5)
     assert "".join(conversation.say("What?", [file])) == told[1]["content"]
+
+
+def url_of(image: Any, form: str = "PNG") -> str:
+    data = io.BytesIO()
+    image.save(data, form)
+    return f"data:image/{form.lower()};base64,{base64.b64encode(data.getvalue()).decode()}"
+
+
+@pytest.fixture(scope="module")
+def client(seeing: Any) -> Any:
+    """OpenAI's, on a server with two generators of one program."""
+    openai = pytest.importorskip("openai")
+    testclient = pytest.importorskip("starlette.testclient")
+    from edgewise.llm.server import make_application
+
+    model = seeing("llava")
+    folder = model.path.with_suffix(".tokenizer")
+    application = make_application(model.path, folder, name="seeing", parallel=2)
+    with testclient.TestClient(application) as http:
+        yield openai.OpenAI(
+            base_url="http://testserver/v1", api_key="none", http_client=http, max_retries=0
+        )
+
+
+def answer(client: Any, *parts: Any, text: str = "What?") -> str:
+    content = [*parts, {"type": "text", "text": text}]
+    messages = [{"role": "user", "content": content}]
+    done = client.chat.completions.create(
+        model="seeing", messages=messages, temperature=0, max_tokens=6
+    )
+    return str(done.choices[0].message.content)
+
+
+def test_the_server_sees(client: Any, seeing: Any, tmp_path: Path) -> None:
+    model, image = seeing("llava"), picture(700, 900)
+    conversation = Conversation(model.path, model.path.with_suffix(".tokenizer"), max_new_tokens=6)
+    wanted = "".join(conversation.say("What?", [image]))
+    part = {"type": "image_url", "image_url": {"url": url_of(image)}}
+    assert len(part["image_url"]["url"]) > 200_000
+    assert [answer(client, part) for _ in range(3)] == [wanted] * 3
+    assert answer(client, part, {"type": "image_url", "image_url": url_of(image, "JPEG")})
+    with ThreadPoolExecutor(4) as threads:
+        urls = [url_of(picture(60, 60, seed=seed)) for seed in range(4)]
+        parts = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+        together = list(threads.map(lambda part: answer(client, part), parts))
+    assert together == [answer(client, part) for part in parts]
+
+
+REFUSED_PARTS = {
+    "an address": ("https://localhost/cat.png", "an image must be in the request"),
+    "no base64": ("data:image/png;base64,*", "an image must be base64"),
+    "no picture": ("data:image/png;base64,AAAA", "one that Pillow reads"),
+    "another format": (None, "one that Pillow reads"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_PARTS)
+def test_parts_that_the_server_refuses(case: str, client: Any) -> None:
+    openai = pytest.importorskip("openai")
+    url, told = REFUSED_PARTS[case]
+    part = {"type": "image_url", "image_url": {"url": url or url_of(picture(8, 8), "TIFF")}}
+    with pytest.raises(openai.BadRequestError, match=told):
+        answer(client, part)
 
 
 GRID = AxialPositions((2, 3))

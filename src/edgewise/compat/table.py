@@ -176,7 +176,8 @@ ROWS = (
     Row(
         "executorch.extension.llm.runner",
         "edgewise.compat.llm_runner",
-        "GenerationConfig Stats TextLLMRunner",
+        "GenerationConfig Image MultimodalInput MultimodalRunner Stats TextLLMRunner "
+        "make_image_input make_text_input make_token_input",
     ),
     Row("executorch.extension.llm.custom_ops", _LLAMA, ""),
     Row(

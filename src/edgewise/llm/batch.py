@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewise.llm.generator import constants
+from edgewise.llm.calls import constants
 from edgewise.llm.sampling import Sampler, Sampling
 from edgewise.runtime import Runtime
 

@@ -125,9 +125,7 @@ class ImageCalls(TokenCalls):
         return vectors
 
 
-def calls_of(
-    program: Program, session: Session, images: ImageEncoder | None = None
-) -> TokenCalls:
+def calls_of(program: Program, session: Session, images: ImageEncoder | None = None) -> TokenCalls:
     """Of a program's methods. ValueError if they are none of a language model."""
     names = program.method_names
     if {"text_decoder", "token_embedding", "vision_encoder"} <= set(names):

@@ -57,7 +57,9 @@ class ImagePrompt:
         try:
             return ImagePrompt(**read_json(path.read_bytes()))
         except (TypeError, ValueError) as failure:
-            raise ValueError(f"[images] must be what edgewise llm export wrote; got {path}: {failure}") from None
+            raise ValueError(
+                f"[images] must be what edgewise llm export wrote; got {path}: {failure}"
+            ) from None
 
 
 class AxialPositions:
@@ -158,5 +160,6 @@ class ImageEncoder:
         try:
             return self.tokens(array(picture, how.picture))
         except OSError as failure:  # Pillow's, for what is no picture
-            raise ValueError(f"[images] a picture must be one that Pillow reads; got {failure}") from None
-
+            raise ValueError(
+                f"[images] a picture must be one that Pillow reads; got {failure}"
+            ) from None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewise.llm.generator import constants
+from edgewise.llm.calls import constants
 from edgewise.llm.mel import RATE, log_mel
 from edgewise.llm.text import Tokenizer
 from edgewise.runtime import Runtime

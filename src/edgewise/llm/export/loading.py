@@ -77,7 +77,9 @@ def load_model(checkpoint: str | Path, *, images: bool = False) -> Any:
             values = {k: v for k, v in config.items() if k not in others}
             if about["quant_method"] == "mlx":
                 values = text_config(values)
-            model = _with_weights(_empty(values, images), float_weights(directory, about), checkpoint)
+            model = _with_weights(
+                _empty(values, images), float_weights(directory, about), checkpoint
+            )
             _take_generation_config(model, directory)
             return _asked_part(model, images).eval()
         loader = _class_for(config.get("model_type", "llama"), images)

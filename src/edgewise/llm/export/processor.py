@@ -59,6 +59,8 @@ def read_processor(
     size, settings, arrange = _way(image_processor, settings, side, pictures, samples)
     sample = samples[0]
     token = about.get("image_token_id", about.get("image_token_index"))
+    if not isinstance(token, int):
+        raise ValueError(f"[images] config.json must tell image_token_id; got {token!r}")
     count = int((sample["input_ids"] == token).sum())
     text = _text_of(processor, sample)
     constants = {name: sample[name] for name in _of_images(sample) if name != "pixel_values"}
@@ -84,12 +86,15 @@ def _about(folder: Path) -> dict[str, Any]:
 def _processor(folder: Path, about: dict[str, Any]) -> Any:
     """Without the part for videos, which wants packages of its own."""
     import transformers
-    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
+    from transformers.models.auto import processing_auto
 
-    named = about.get("processor_class") or PROCESSOR_MAPPING_NAMES.get(about["model_type"])
+    by_type: Any = processing_auto.PROCESSOR_MAPPING_NAMES  # type: ignore[attr-defined]
+    named = about.get("processor_class") or by_type.get(about["model_type"])
     known = getattr(transformers, str(named), None)
     if known is None:
-        raise ValueError(f"[images] a checkpoint must come with its processor; got none in {folder}")
+        raise ValueError(
+            f"[images] a checkpoint must come with its processor; got none in {folder}"
+        )
     wanted = [name for name in known.get_attributes() if name in ("image_processor", "tokenizer")]
     others = dict.fromkeys(set(known.get_attributes()) - set(wanted))
 

@@ -1,4 +1,4 @@
-"""What a model sees in an image, as a program's method: from pixels to vectors like those of tokens."""
+"""What a model sees in an image, as a program's method: from pixels to vectors as of tokens."""
 
 from __future__ import annotations
 
@@ -168,9 +168,7 @@ def _text(
     return logits[0]
 
 
-def _features(
-    inner: Any, pixels: torch.Tensor, constants: dict[str, torch.Tensor]
-) -> torch.Tensor:
+def _features(inner: Any, pixels: torch.Tensor, constants: dict[str, torch.Tensor]) -> torch.Tensor:
     """Of one image, by the model's code: [..., width of an embedding]."""
     if hasattr(inner, "connector") and hasattr(inner, "vision_model"):
         # Idefics 3's code asks each image whether it is all zeros: padding.
@@ -189,8 +187,8 @@ def _features(
 
 
 class _FoldConstants(TorchFunctionMode):
-    """While a model is traced, computes what depends on constants alone: positions of patches, say,
-    of an image whose size is known. Their code asks tensors for sizes, which a trace cannot tell."""
+    """While a model is traced, computes what depends on constants alone, such as the positions of
+    patches of an image whose size is known: code that asks tensors for sizes cannot be traced."""
 
     def __torch_function__(
         self,
