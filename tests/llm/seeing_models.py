@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,33 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "vision_config": {"model_type": "siglip_vision_model", **VISION},
         "mm_tokens_per_image": 4,
     },
+    "gemma4": {
+        "text_config": {
+            **TEXT,
+            "model_type": "gemma4_text",
+            "head_dim": 16,
+            "global_head_dim": 16,
+            "hidden_size_per_layer_input": 16,
+            "vocab_size_per_layer_input": 280,
+            "num_hidden_layers": 4,
+            "num_kv_shared_layers": 2,
+            "sliding_window": 24,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "pad_token_id": 1,
+        },
+        "vision_config": {
+            "model_type": "gemma4_vision",
+            "hidden_size": 32,
+            "intermediate_size": 64,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 2,
+            "head_dim": 16,
+            "global_head_dim": 16,
+            "patch_size": 4,
+            "pooling_kernel_size": 3,
+        },
+    },
     "idefics3": {
         "text_config": TEXT,
         "vision_config": {"model_type": "idefics3_vision", **VISION},
@@ -99,6 +127,20 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "out_hidden_size": 64,
             "window_size": 56,
             "fullatt_block_indexes": [1],
+        },
+    },
+    "qwen3_vl": {
+        "text_config": {
+            **TEXT,
+            "model_type": "qwen3_vl_text",
+            "head_dim": 16,
+            "rope_parameters": {**AXES, "mrope_interleaved": True},
+        },
+        "vision_config": {
+            **QWEN_VISION,
+            "out_hidden_size": 64,
+            "num_position_embeddings": 16,
+            "deepstack_visual_indexes": [0, 1],
         },
     },
     "qwen3_5": {
@@ -160,11 +202,17 @@ def seeing_checkpoint(kind: str, folder: Path, *, writes_ascii: bool = False) ->
             model.get_output_embeddings().weight[others] = 0
     model.generation_config.eos_token_id = 1
     model.save_pretrained(folder)
-    placeholder = getattr(processor, "boi_token", None) or processor.image_token
+    placeholder = processor.boi_token if kind == "gemma3" else processor.image_token
     if kind in SIZED:
         placeholder = f"<|vision_start|>{placeholder}<|vision_end|>"
     processor.chat_template = TEMPLATE.replace("PLACEHOLDER", placeholder)
-    processor.save_pretrained(folder)
+    if kind == "gemma4":  # as many checkpoints have it: each part in a file of its own
+        processor.image_processor.save_pretrained(folder)
+        processor.tokenizer.save_pretrained(folder)
+        told = {"processor_class": "Gemma4Processor", "image_seq_length": 70}
+        (folder / "processor_config.json").write_text(json.dumps(told))
+    else:
+        processor.save_pretrained(folder)
     (folder / "chat_template.jinja").write_text(processor.chat_template)
     return processor
 
@@ -214,6 +262,19 @@ def _processor(kind: str) -> Any:
             eoi_token="<end_of_image>",
         )
         return t.Gemma3Processor(t.Gemma3ImageProcessorPil(**square), tokens, image_seq_length=4)
+    if kind == "gemma4":
+        tokens = _tokenizer(
+            "<|video|>",
+            "<|audio|>",
+            image_token="<|image|>",
+            boi_token="<|image>",
+            eoi_token="<image|>",
+            audio_token="<|audio|>",
+            boa_token="<|audio>",
+            eoa_token="<audio|>",
+        )
+        images = t.Gemma4ImageProcessorPil(patch_size=4, max_soft_tokens=70)
+        return _with_missing_parts(t.Gemma4Processor)(None, images, tokens, None)
     if kind in ("idefics3", "smolvlm"):
         tokens = _tokenizer(
             "<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>"
@@ -236,7 +297,7 @@ def _processor(kind: str) -> Any:
     images = t.Qwen2VLImageProcessorPil(
         size={"shortest_edge": 56 * 56, "longest_edge": 4 * 56 * 56}, patch_size=14
     )
-    name = {"qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen2_5_VL", "qwen3_5": "Qwen3VL"}[kind]
+    name = {"qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen2_5_VL"}.get(kind, "Qwen3VL")
     return _without_videos(getattr(t, f"{name}Processor"))(images, tokens)
 
 
@@ -247,3 +308,12 @@ def _without_videos(known: Any) -> Any:
         return [name for name in known.get_attributes() if name != "video_processor"]
 
     return type(known.__name__, (known,), {"get_attributes": classmethod(attributes)})
+
+
+def _with_missing_parts(known: Any) -> Any:
+    """Takes None for a part."""
+
+    def check(self: Any, name: str, value: Any) -> Any:
+        return None if value is None else known.check_argument_for_proper_class(self, name, value)
+
+    return type(known.__name__, (known,), {"check_argument_for_proper_class": check})

@@ -15,6 +15,7 @@ import torch
 
 from edgewise.cli import main
 from edgewise.llm import Generator, PromptLookup
+from edgewise.llm.architectures import SEEING
 from edgewise.llm.chat import Chat
 from edgewise.llm.conversation import Conversation
 from edgewise.llm.images import AxialPositions
@@ -98,7 +99,9 @@ def seeing(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_tokens_are_those_of_transformers(kind: str, seeing: Any) -> None:
     model = seeing(kind)
-    size = (56, 56) if kind in SIZED else (90, 130)
+    # Where proportions are kept, a square is what is left as it is.
+    side = 56 if kind in SIZED else 96
+    size = (side, side) if kind in SIZED or kind == "gemma4" else (90, 130)
     images = [picture(*size, seed=seed) for seed in (0, 1)]
     generator = Generator(model.path)
     chat = model.chat(generator)
@@ -257,6 +260,13 @@ def test_conversations_about_images(
     assert told[0]["content"][0] == {"type": "image", "image": str(file)}
     conversation = Conversation(model.path, model.path.with_suffix(".tokenizer"), max_new_tokens=5)
     assert "".join(conversation.say("What?", [file])) == told[1]["content"]
+
+
+def test_the_documentation_lists_them() -> None:
+    assert list(SEEING) == list(CONFIGS)
+    text = (Path(__file__).parents[2] / "docs" / "llm.md").read_text()
+    for kind, (name, takes) in SEEING.items():
+        assert f"| {name} | `{kind}` | {takes} |" in text
 
 
 def url_of(image: Any, form: str = "PNG") -> str:

@@ -139,7 +139,7 @@ def export(
     start = time.perf_counter()
     _prepare()
     from edgewise.llm import export as making
-    from edgewise.llm.architectures import architecture_of
+    from edgewise.llm.architectures import SEEING, architecture_of
     from edgewise.llm.export.processor import read_processor
     from edgewise.llm.export.quantization import Recipe, quantize_vision
     from edgewise.llm.export.vision import vision_encoder
@@ -147,6 +147,8 @@ def export(
     with out.progress("making the model" if config else f"loading {checkpoint}"):
         model = _model(config, checkpoint, seed, images)
     parameters = sum(p.numel() for p in model.parameters())
+    model_type = model.config.model_type
+    is_tested = model_type in SEEING if images else architecture_of(model_type) is not None
     encoder, image_prompt = None, None
     if images and checkpoint is not None:
         with out.progress("comparing what it sees with transformers"):
@@ -186,8 +188,8 @@ def export(
         "file": str(output),
         "bytes": output.stat().st_size,
         "seconds": time.perf_counter() - start,
-        "model_type": model.config.model_type,
-        "is_tested": architecture_of(model.config.model_type) is not None,
+        "model_type": model_type,
+        "is_tested": is_tested,
         "parameters": parameters,
         "layers": layers,
         "weights": weights,

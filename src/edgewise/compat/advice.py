@@ -62,6 +62,11 @@ ADVICE = (
     ("executorch.export", "try edgewise.compile(model, inputs, backend=..., quantize=...)"),
     ("executorch.extension.flat_tensor", "try program.write_tensor_data_to_file(folder)"),
     ("executorch.extension.llm", "try edgewise.llm, or `edgewise llm export`"),
+    ("executorch.extension.llm.runner.make_audio_input", "for speech try edgewise llm transcribe"),
+    (
+        "executorch.extension.llm.runner.make_raw_audio_input",
+        "for speech try edgewise llm transcribe",
+    ),
     ("executorch.extension.training", "edgewise has no training on the device"),
     ("executorch.codegen", "try edgewise.runtime.register_kernel"),
     ("executorch.kernels", "edgewise's kernels are always there: leave the import out"),
@@ -70,6 +75,8 @@ ADVICE = (
 
 def advice(path: str) -> str:
     """What to do instead of importing `path`."""
+    if (exact := dict(ADVICE).get(path)) is not None:
+        return exact
     parent, _, name = path.rpartition(".")
     others = [one for one in paths() if not _is_below(path, one)]
     close = get_close_matches(name, SERVED.get(parent, {}), 1) or [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["ARCHITECTURES", "Architecture", "architecture_of"]
+__all__ = ["ARCHITECTURES", "SEEING", "Architecture", "architecture_of"]
 
 
 @dataclass(frozen=True)
@@ -335,6 +335,22 @@ ARCHITECTURES = (
     ),
 )
 """SmolLM2 and TinyLlama are Llamas, Phi-4 (14B) is a Phi-3."""
+
+
+SEEING: dict[str, tuple[str, str]] = {
+    "llava": ("LLaVA 1.5", "the middle of the picture"),
+    "vipllava": ("ViP-LLaVA", "the middle of the picture"),
+    "gemma3": ("Gemma 3", "an image's tokens see each other: `image_decoder`"),
+    "gemma4": ("Gemma 4 (E2B, E4B)", "embeddings for each layer, of padding for an image"),
+    "idefics3": ("Idefics 3", "the whole picture, without tiles"),
+    "smolvlm": ("SmolVLM, SmolVLM2", "the whole picture, without tiles; the package num2words"),
+    "internvl": ("InternVL 3", "the whole picture, without tiles"),
+    "qwen2_vl": ("Qwen2-VL", "positions in three axes; `--image-size`"),
+    "qwen2_5_vl": ("Qwen2.5-VL", "positions in three axes; windows; `--image-size`"),
+    "qwen3_vl": ("Qwen3-VL", "positions in three axes; deepstack; `--image-size`"),
+    "qwen3_5": ("Qwen3.5", "positions in three axes; linear attention; `--image-size`"),
+}
+"""By `model_type`, models that see whose text is that of transformers: name, what it takes."""
 
 
 def architecture_of(model_type: str) -> Architecture | None:

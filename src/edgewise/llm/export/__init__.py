@@ -179,14 +179,11 @@ def lower_model(
         from edgewise.llm.export.decoder import CachedDecoder, EmbeddingDecoder
         from edgewise.llm.export.heads import move_transposes
 
-        decoder = (EmbeddingDecoder if images else CachedDecoder)(
-            model,
-            max_context_len,
-            max_seq_len,
-            batch=batch,
-            all_logits=all_logits,
-            kv_cache_dtype=cache_dtype,
-        )
+        options: Any = {"batch": batch, "all_logits": all_logits, "kv_cache_dtype": cache_dtype}
+        if images is not None:
+            options["deep"] = images.deep
+        made = CachedDecoder if images is None else EmbeddingDecoder
+        decoder = made(model, max_context_len, max_seq_len, **options)
         decoder.check()
         if images is not None:
             assert isinstance(decoder, EmbeddingDecoder)

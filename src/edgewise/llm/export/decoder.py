@@ -91,7 +91,7 @@ class CachedDecoder(torch.nn.Module):
 
     def _logits(
         self,
-        given: dict[str, torch.Tensor],
+        given: dict[str, Any],
         length: Any,
         input_pos: torch.Tensor,
         positions: torch.Tensor | None = None,
@@ -183,7 +183,19 @@ class EmbeddingDecoder(CachedDecoder):
     forward(embeddings, input_pos): float32 [1, S, width], int64 [1]. With `is_image`, the tokens of
     a call see each other, before and behind them, as those of an image do in some models. Models
     with `has_axes` also take positions int64 [3, S], in time, height and width.
+
+    Behind an embedding there may be more of the token, for the first layers (deepstack) or for all
+    (embeddings for each layer). deep: layers that take more of an image.
     """
+
+    def __init__(
+        self, model: Any, max_context_len: int, max_seq_len: int, *, deep: int = 0, **options: Any
+    ) -> None:
+        super().__init__(model, max_context_len, max_seq_len, **options)
+        self.words = Words(self.model, deep)
+        for module in self.model.modules():
+            if deep and hasattr(module, "_deepstack_process"):
+                module._deepstack_process = _added
 
     def forward(
         self,
@@ -194,7 +206,7 @@ class EmbeddingDecoder(CachedDecoder):
         """Logits after the last token, or after all."""
         if positions is not None:
             positions = positions.unsqueeze(1)
-        given = {"inputs_embeds": embeddings}
+        given = self.words.apart(embeddings)
         return self._logits(given, embeddings.shape[1], input_pos, positions)
 
     @property
@@ -203,8 +215,51 @@ class EmbeddingDecoder(CachedDecoder):
         return any(isinstance(m, RotaryTables) and m.has_axes for m in self.model.modules())
 
     def _given(self, tokens: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.model.get_input_embeddings()(tokens)
+        found: torch.Tensor = self.words(tokens)
         return found
+
+
+class Words(torch.nn.Module):
+    """What a model takes for tokens: forward(tokens int64 [B, S]) to float32 [B, S, width].
+
+    deep: as of `EmbeddingDecoder`; words have zeros there.
+    """
+
+    def __init__(self, model: Any, deep: int = 0) -> None:
+        super().__init__()
+        self.embedding = model.get_input_embeddings()
+        language = getattr(model, model.base_model_prefix, model)
+        self.by_layer = getattr(language, "embed_tokens_per_layer", None)
+        self.layers, self.deep = model.config.num_hidden_layers, deep
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """One behind the other: the embedding, and what else there is."""
+        found: torch.Tensor = self.embedding(tokens)
+        if self.by_layer is not None:
+            return torch.cat([found, self.by_layer(tokens)], -1)
+        if self.deep:
+            more = found.new_zeros(*found.shape[:2], self.deep * found.shape[-1])
+            return torch.cat([found, more], -1)
+        return found
+
+    def apart(self, vectors: torch.Tensor) -> dict[str, Any]:
+        """The same as arguments of the model's code."""
+        width = self.embedding.embedding_dim
+        given: dict[str, Any] = {"inputs_embeds": vectors[..., :width]}
+        more = vectors[..., width:]
+        if self.by_layer is not None:
+            given["per_layer_inputs"] = more.reshape(*vectors.shape[:2], self.layers, -1)
+        elif self.deep:
+            given["visual_pos_masks"] = torch.ones(1, dtype=torch.bool)  # not read
+            given["deepstack_visual_embeds"] = list(torch.split(more, width, -1))
+        else:
+            given["inputs_embeds"] = vectors
+        return given
+
+
+def _added(hidden: torch.Tensor, masks: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
+    """In the place of the library's, which adds to an image's tokens alone. Words have zeros."""
+    return hidden + more
 
 
 class RotaryTables(torch.nn.Module):
@@ -324,7 +379,7 @@ def _prepared(model: Any, context: int) -> Any:
 
 
 def _call(
-    model: Any, step: Step, given: dict[str, torch.Tensor], positions: torch.Tensor, *, keep: int
+    model: Any, step: Step, given: dict[str, Any], positions: torch.Tensor, *, keep: int
 ) -> torch.Tensor:
     """The logits [B, keep, vocabulary] after the last tokens; after all for 0."""
     # The library has renamed the argument.

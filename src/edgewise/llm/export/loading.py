@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import inspect
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -191,22 +191,50 @@ def text_part(model: Any) -> Any:
         with torch.device("meta"):
             made = _class_for("").from_config(model.config.text_config)
     except ValueError:  # the library has no class for it alone
-        return _without_vision(model)
+        return _TextPart(model).eval()
     setattr(made, made.base_model_prefix, model.get_decoder())
     made.set_output_embeddings(model.get_output_embeddings())
     made.generation_config = model.generation_config
     return made.eval()
 
 
-def _without_vision(model: Any) -> Any:
-    """The same class with the same modules but those that see."""
-    kept = model.get_decoder()
-    made, inner = copy.copy(model), copy.copy(model.model)
-    inner._modules = {name: m for name, m in inner._modules.items() if m is kept}
-    made._modules = {**model._modules, "model": inner}
-    made.config = copy.copy(model.config.text_config)
-    made.generation_config = model.generation_config
-    return made
+class _TextPart(torch.nn.Module):
+    """A language model for which the library has no class: its layers, and the head that makes
+    logits of the last `logits_to_keep` tokens, or of all."""
+
+    base_model_prefix = "model"
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model.get_decoder()
+        self.lm_head = model.get_output_embeddings()
+        self.generation_config = model.generation_config
+
+    @property
+    def config(self) -> Any:
+        """Of the language model."""
+        return self.model.config
+
+    def forward(self, input_ids: Any = None, *, logits_to_keep: int = 0, **given: Any) -> Any:
+        """As of the library's classes."""
+        named = inspect.signature(self.model.forward).parameters
+        if "cache" in named and "past_key_values" in given:
+            given["cache"] = given.pop("past_key_values")
+        result = self.model(input_ids=input_ids, **given)
+        result.logits = self.lm_head(result.last_hidden_state[:, -logits_to_keep:])
+        return result
+
+    def get_input_embeddings(self) -> Any:
+        """Those of words."""
+        return self.model.get_input_embeddings()
+
+    def get_output_embeddings(self) -> Any:
+        """The head."""
+        return self.lm_head
+
+    def set_attn_implementation(self, name: str) -> None:
+        """Of all layers."""
+        self.model.set_attn_implementation(name)
 
 
 def _asked_part(model: Any, images: bool) -> Any:

@@ -37,8 +37,8 @@ def read_processor(
     """
     about = _about(Path(checkpoint))
     processor = _processor(Path(checkpoint), about)
-    image_processor = processor.image_processor
-    made = [_prepared(processor, picture) for picture in _pictures(90, 60, 60, 90)]
+    image_processor, placeholder = processor.image_processor, _placeholder(processor)
+    made = [_prepared(processor, picture, placeholder) for picture in _pictures(90, 60, 60, 90)]
     one_size = all(
         made[0][name].shape == made[1][name].shape
         and (name == "pixel_values" or torch.equal(made[0][name], made[1][name]))
@@ -49,13 +49,13 @@ def read_processor(
             f"[images] the model's images have one size; got image_size={image_size}; try without"
         )
     side = image_size or _SIDE
-    # Of any size: as many pixels as asked for are left as they are.
+    if not one_size:
+        square = _prepared(processor, _pictures(side, side)[0], placeholder)
+        side = _side(image_processor, side, square, image_size)
     shapes = (90, 60, 60, 90) if one_size else (side, side)
     pictures = _pictures(*shapes)
-    samples = [_prepared(processor, picture) for picture in pictures]
+    samples = [_prepared(processor, picture, placeholder) for picture in pictures]
     settings = _settings(image_processor)
-    if not one_size:
-        _check_side(image_processor, side, samples[0])
     size, settings, arrange = _way(image_processor, settings, side, pictures, samples)
     sample = samples[0]
     token = about.get("image_token_id", about.get("image_token_index"))
@@ -70,7 +70,7 @@ def read_processor(
         _, rows, columns = constants["image_grid_thw"][0].tolist()
         grid = (rows // merge, columns // merge)
     inputs = ImageInputs(size, count, token, arrange, grid, constants, sample)
-    return inputs, ImagePrompt(_placeholder(processor), text, token, count, settings)
+    return inputs, ImagePrompt(placeholder, text, token, count, settings)
 
 
 def _about(folder: Path) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _about(folder: Path) -> dict[str, Any]:
 
 
 def _processor(folder: Path, about: dict[str, Any]) -> Any:
-    """Without the part for videos, which wants packages of its own."""
+    """Without the parts for videos and sounds, which want packages of their own."""
     import transformers
     from transformers.models.auto import processing_auto
 
@@ -95,19 +95,25 @@ def _processor(folder: Path, about: dict[str, Any]) -> Any:
         raise ValueError(
             f"[images] a checkpoint must come with its processor; got none in {folder}"
         )
-    wanted = [name for name in known.get_attributes() if name in ("image_processor", "tokenizer")]
-    others = dict.fromkeys(set(known.get_attributes()) - set(wanted))
+    names = known.get_attributes()
+    wanted = [name for name in names if name in ("image_processor", "tokenizer")]
 
-    class WithoutVideos(known):  # type: ignore[misc, valid-type]
+    class Part(known):  # type: ignore[misc, valid-type]
         @classmethod
         def get_attributes(cls) -> list[str]:
             return wanted
 
+    class Whole(known):  # type: ignore[misc, valid-type]
         @classmethod
-        def from_args_and_dict(cls, args: Any, values: dict[str, Any], **kwargs: Any) -> Any:
-            return super().from_args_and_dict(args, values, **others, **kwargs)
+        def _get_arguments_from_pretrained(cls, *args: Any, **kwargs: Any) -> list[Any]:
+            found = Part._get_arguments_from_pretrained(*args, **kwargs)
+            loaded = dict(zip(wanted, found, strict=True))
+            return [loaded.get(name) for name in names]
 
-    return WithoutVideos.from_pretrained(folder, local_files_only=True)
+        def check_argument_for_proper_class(self, name: str, value: Any) -> Any:
+            return None if value is None else super().check_argument_for_proper_class(name, value)
+
+    return Whole.from_pretrained(folder, local_files_only=True)
 
 
 def _pictures(*sides: int) -> list[Any]:
@@ -120,11 +126,16 @@ def _pictures(*sides: int) -> list[Any]:
     return [Image.fromarray(one).resize((wide, high), 3) for one, wide, high in pairs]
 
 
-def _prepared(processor: Any, picture: Any) -> dict[str, torch.Tensor]:
-    text = f"See {_placeholder(processor)} here"
+def _prepared(processor: Any, picture: Any, placeholder: str) -> dict[str, torch.Tensor]:
+    text = f"See {placeholder} here"
     splitting = {n: False for n in _SPLITTING if hasattr(processor.image_processor, n)}
     made = processor(text=[text], images=[picture], return_tensors="pt", **splitting)
-    return {name: value for name, value in made.items() if isinstance(value, torch.Tensor)}
+    found = {name: value for name, value in made.items() if isinstance(value, torch.Tensor)}
+    if (places := found.get("image_position_ids")) is not None:  # without patches that fill up
+        count = int((places >= 0).all(-1).sum())
+        found["image_position_ids"] = places[:, :count]
+        found["pixel_values"] = found["pixel_values"][:, :count]
+    return found
 
 
 def _of_images(sample: dict[str, torch.Tensor]) -> list[str]:
@@ -134,26 +145,37 @@ def _of_images(sample: dict[str, torch.Tensor]) -> list[str]:
 
 
 def _placeholder(processor: Any) -> str:
-    """What stands for an image in a prompt."""
-    found = getattr(processor, "boi_token", None) or getattr(processor, "image_token", None)
-    if not isinstance(found, str):
-        raise ValueError(
-            f"[images] a processor must tell its image token; got {type(processor).__name__}"
-        )
-    return found
+    """What stands for an image in a prompt: the first that the processor takes for one."""
+    known = [getattr(processor, name, None) for name in ("image_token", "boi_token")]
+    names = [name for name in known if isinstance(name, str)]
+    for name in names:
+        try:
+            _prepared(processor, _pictures(64, 64)[0], name)
+        except ValueError:
+            continue
+        return name
+    raise ValueError(
+        f"[images] a processor must put an image where its image token is; got "
+        f"{type(processor).__name__} with {names}"
+    )
 
 
-def _check_side(image_processor: Any, side: int, sample: dict[str, torch.Tensor]) -> None:
-    """ValueError if the processor makes something else of a square of that side."""
-    found = tuple(sample["pixel_values"].shape[-2:])
+def _side(
+    image_processor: Any, side: int, sample: dict[str, torch.Tensor], asked: int | None
+) -> int:
+    """Of the square that the processor made of one. ValueError if another one was asked for."""
+    height, width = sample["pixel_values"].shape[-2:]
+    patch: Any = getattr(image_processor, "patch_size", None)
     if "image_grid_thw" in sample:
-        _, rows, columns = sample["image_grid_thw"][0].tolist()
-        found = (rows * image_processor.patch_size, columns * image_processor.patch_size)
-    if found != (side, side):
+        height, width = (int(n) * patch for n in sample["image_grid_thw"][0, 1:])
+    elif "image_position_ids" in sample:
+        width, height = ((int(n) + 1) * patch for n in sample["image_position_ids"][0].amax(0))
+    if (height, width) != (side, side) and asked is not None:
         raise ValueError(
             f"[images] image_size must be a side that the processor leaves as it is; got {side}, "
-            f"of which it makes {found[1]} x {found[0]}; try image_size={min(found)}"
+            f"of which it makes {width} x {height}; try image_size={min(height, width)}"
         )
+    return int(min(height, width))
 
 
 def _settings(image_processor: Any) -> dict[str, Any]:
@@ -206,15 +228,23 @@ def _arrangements(
     side = getattr(image_processor, "patch_size", None)
     merge = getattr(image_processor, "merge_size", None)
     times = getattr(image_processor, "temporal_patch_size", None)
-    if len(shape) == 2 and side and merge and times:
-        rows, columns = height // side // merge, width // side // merge
+    if len(shape) == 3 and isinstance(side, int) and shape[-1] == 3 * side * side:
+        rows, columns = height // side, width // side
 
-        def patches(pixels: torch.Tensor) -> torch.Tensor:
-            split = pixels.reshape(3, rows, merge, side, columns, merge, side)
+        def in_rows(pixels: torch.Tensor) -> torch.Tensor:
+            split = pixels.reshape(3, rows, side, columns, side)
+            return split.permute(1, 3, 2, 4, 0).reshape(shape)
+
+        found.append(in_rows)
+    if len(shape) == 2 and side and merge and times:
+        high, wide = height // side // merge, width // side // merge
+
+        def in_blocks(pixels: torch.Tensor) -> torch.Tensor:
+            split = pixels.reshape(3, high, merge, side, wide, merge, side)
             split = split.permute(1, 4, 2, 5, 0, 3, 6).unsqueeze(5)
             return split.expand(-1, -1, -1, -1, -1, times, -1, -1).reshape(shape)
 
-        found.append(patches)
+        found.append(in_blocks)
     return found
 
 

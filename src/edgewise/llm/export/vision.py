@@ -63,31 +63,54 @@ class VisionEncoder(torch.nn.Module):
         self.model = inner
         self.inputs = inputs
         self.is_seen_whole = False
+        # Models with embeddings for each layer have those of padding for an image.
+        by_layer = getattr(decoder, "embed_tokens_per_layer", None)
+        behind = None
+        if by_layer is not None:
+            pad = model.config.text_config.pad_token_id
+            with torch.no_grad():
+                behind = by_layer(torch.full((1, inputs.count), pad))
+        self.register_buffer("behind", behind, persistent=False)
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         """Vectors in the order of the tokens."""
         with _FoldConstants():
-            found = _features(self.model, self.inputs.arrange(pixels), self.inputs.constants)
-        return found.reshape(1, -1, found.shape[-1])
+            return self.vectors(self.inputs.arrange(pixels))
+
+    def vectors(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Of pixels as the model's code takes them: [1, tokens, width]."""
+        parts = [
+            part.reshape(1, -1, part.shape[-1])
+            for part in _features(self.model, pixels, self.inputs.constants)
+        ]
+        if isinstance(self.behind, torch.Tensor):
+            parts.append(self.behind)
+        return torch.cat(parts, -1) if len(parts) > 1 else parts[0]
+
+    @property
+    def deep(self) -> int:
+        """How many layers of the language model take more of an image (deepstack)."""
+        return len(getattr(self.model.config.vision_config, "deepstack_visual_indexes", ()))
 
 
 def vision_encoder(model: Any, inputs: ImageInputs) -> VisionEncoder:
     """Of a model that sees. ValueError if its text, computed from these vectors, would not be
     that of the model's own code."""
     encoder = VisionEncoder(model, inputs)
-    sample = dict(inputs.sample)
+    named = inspect.signature(model.forward).parameters
+    sample = {name: value for name, value in inputs.sample.items() if name in named}
     tokens = sample["input_ids"]
     with torch.no_grad():
         want = model(**sample, use_cache=False).logits[0, -1]
         pixels = sample.pop("pixel_values")
-        seen = _features(encoder.model, pixels, inputs.constants)
-        seen = seen.reshape(1, -1, seen.shape[-1])
+        seen = encoder.vectors(pixels)
         if seen.shape[1] != inputs.count:
             raise ValueError(
                 f"[images] an image must be as many vectors as tokens; got {seen.shape[1]} and "
                 f"{inputs.count} for {type(model).__name__}"
             )
-        decoder = EmbeddingDecoder(text_part(model), tokens.shape[1], tokens.shape[1])
+        length = tokens.shape[1]
+        decoder = EmbeddingDecoder(text_part(model), length, length, deep=encoder.deep)
         gaps = []
         for encoder.is_seen_whole in (False, True):
             got = _text(decoder, encoder, tokens, seen)
@@ -112,7 +135,7 @@ def image_methods(
     tokens of an image see each other `image_decoder`, as `text_decoder`, for those of one image.
     Where positions have three axes, `text_decoder` takes them, too.
     """
-    words = _Words(decoder.model.get_input_embeddings())
+    words = decoder.words
     tokens = torch.zeros(1, 2, dtype=torch.int64)
     with torch.no_grad():
         width = words(tokens).shape[-1]
@@ -132,23 +155,11 @@ def image_methods(
     return found
 
 
-class _Words(torch.nn.Module):
-    """forward(tokens int64 [1, S]) to float32 [1, S, width]."""
-
-    def __init__(self, embedding: torch.nn.Module) -> None:
-        super().__init__()
-        self.embedding = embedding
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.embedding(tokens)
-        return found
-
-
 def _text(
     decoder: EmbeddingDecoder, encoder: VisionEncoder, tokens: torch.Tensor, seen: torch.Tensor
 ) -> torch.Tensor:
     """The logits after a prompt [1, S] with one image."""
-    words = decoder.model.get_input_embeddings()(tokens)
+    words = decoder.words(tokens)
     image = torch.nonzero(tokens[0] == encoder.inputs.token).reshape(-1)
     words[0, image] = seen[0]
     start, end = int(image[0]), int(image[-1]) + 1
@@ -168,8 +179,10 @@ def _text(
     return logits[0]
 
 
-def _features(inner: Any, pixels: torch.Tensor, constants: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Of one image, by the model's code: [..., width of an embedding]."""
+def _features(
+    inner: Any, pixels: torch.Tensor, constants: dict[str, torch.Tensor]
+) -> list[torch.Tensor]:
+    """Of one image, by the model's code: [..., width of an embedding]; with deepstack several."""
     if hasattr(inner, "connector") and hasattr(inner, "vision_model"):
         # Idefics 3's code asks each image whether it is all zeros: padding.
         side = inner.config.vision_config.patch_size
@@ -177,13 +190,13 @@ def _features(inner: Any, pixels: torch.Tensor, constants: dict[str, torch.Tenso
         rows, columns = (n // side for n in image.shape[-2:])
         mask = torch.ones(1, rows, columns, dtype=torch.bool)
         hidden = inner.vision_model(pixel_values=image, patch_attention_mask=mask)
-        found: torch.Tensor = inner.connector(hidden.last_hidden_state)
-        return found
+        return [inner.connector(hidden.last_hidden_state)]
     named = inspect.signature(inner.get_image_features).parameters
     given = {name: value for name, value in constants.items() if name in named}
     result = inner.get_image_features(pixel_values=pixels, **given)
-    seen = getattr(result, "pooler_output", result)
-    return torch.cat(list(seen)) if isinstance(seen, (list, tuple)) else seen
+    seen = [getattr(result, "pooler_output", result)]
+    seen += getattr(result, "deepstack_features", None) or []
+    return [torch.cat(list(one)) if isinstance(one, (list, tuple)) else one for one in seen]
 
 
 class _FoldConstants(TorchFunctionMode):
@@ -199,9 +212,18 @@ class _FoldConstants(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if not all(map(_is_known, tree_leaves((args, kwargs)))):
+            if func is torch.Tensor.__getitem__ and _is_mask(args[1]):
+                with _disable_current_modes():
+                    chosen = tuple(args[1].nonzero().unbind(1))
+                return func(args[0], chosen)
             return func(*args, **kwargs)
         with _disable_current_modes():
             return func(*args, **kwargs)
+
+
+def _is_mask(index: Any) -> bool:
+    """Whether it is known which elements an index chooses."""
+    return isinstance(index, torch.Tensor) and index.dtype == torch.bool and _is_known(index)
 
 
 def _is_known(value: Any) -> bool:
