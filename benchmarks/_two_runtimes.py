@@ -21,7 +21,8 @@ class Handler:
 
     def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
         if request["do"] == "load":
-            self._run = (self._ours if self._framework == "ours" else self._peers)(request["path"])
+            load = self._ours if self._framework == "ours" else self._peers
+            self._run = load(request["path"], request["method"])
             return {}
         inputs = [np.asarray(x, dtype) for x, dtype in request["inputs"]]
         start = time.perf_counter()
@@ -29,26 +30,30 @@ class Handler:
         seconds = time.perf_counter() - start
         return {"seconds": seconds, "result": np.asarray(result).reshape(-1)[:4096].tolist()}
 
-    def _ours(self, path: str) -> Any:
+    def _ours(self, path: str, name: str) -> Any:
         from edgewise.runtime import Runtime
 
-        method = Runtime.get().load_program(path, threads=2).load_method("forward")
+        method = Runtime.get().load_program(path, threads=2).load_method(name)
         return lambda inputs: method.execute(inputs)[0]
 
-    def _peers(self, path: str) -> Any:
+    def _peers(self, path: str, name: str) -> Any:
         import executorch.extension.llm.custom_ops.custom_ops
         import executorch.kernels.quantized  # noqa: F401
         import torch
         from executorch.runtime import Runtime
 
         program = Runtime.get().load_program(path)
-        method = program.load_method("forward")
+        method = program.load_method(name)
         self._keep = program
         return lambda inputs: method.execute([torch.from_numpy(x) for x in inputs])[0]
 
 
 def measure(
-    script: Path, files: Mapping[str, tuple[str, Path]], calls: list[list[Any]], rounds: int
+    script: Path,
+    files: Mapping[str, tuple[str, Path]],
+    calls: list[list[Any]],
+    rounds: int,
+    method: str = "forward",
 ) -> tuple[dict[str, list[float]], dict[str, Any]]:
     """Seconds of the last of the calls by name, a round each; and the first 4,096 of its numbers.
 
@@ -58,7 +63,7 @@ def measure(
     seconds: dict[str, list[float]] = {name: [] for name in files}
     results: dict[str, Any] = {}
     for name, worker in workers.items():
-        worker.ask(do="load", path=str(files[name][1]))
+        worker.ask(do="load", path=str(files[name][1]), method=method)
     sent = [[(x.tolist(), str(x.dtype)) for x in call] for call in calls]
     for number in range(rounds + 1):
         for name, worker in workers.items():

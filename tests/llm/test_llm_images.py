@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,27 @@ REFUSED_EXPORTS = {
     ),
     "several texts at a time": ("llava", ["--batch", "2"], "one text at a time; got batch=2"),
 }
+
+
+BROKEN_CHECKPOINTS = {
+    "no settings of pictures": (["processor_config.json"], {}, "come with its processor"),
+    "another image token": ([], {"image_token_id": 5, "image_token_index": 5}, "got 0 of them"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN_CHECKPOINTS)
+def test_checkpoints_that_are_refused(case: str, seeing: Any, tmp_path: Path) -> None:
+    from edgewise.llm.export.processor import read_processor
+
+    missing, changed, told = BROKEN_CHECKPOINTS[case]
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(seeing("llava").folder, folder)
+    for name in missing:
+        (folder / name).unlink()
+    values = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**values, **changed}))
+    with pytest.raises(ValueError, match=told):
+        read_processor(folder)
 
 
 @pytest.mark.parametrize("case", REFUSED_EXPORTS)

@@ -19,6 +19,9 @@ __all__ = ["read_processor"]
 _SPLITTING = ("do_image_splitting", "do_pan_and_scan", "crop_to_patches")
 """Settings by which processors make several images of a large one."""
 
+_BEFORE, _BEHIND = "See ", " here"
+"""An image in a prompt."""
+
 _SIDE = 448
 """Pixels, of models that take images of any size."""
 
@@ -58,11 +61,14 @@ def read_processor(
     settings = _settings(image_processor)
     size, settings, arrange = _way(image_processor, settings, side, pictures, samples)
     sample = samples[0]
-    token = about.get("image_token_id", about.get("image_token_index"))
-    if not isinstance(token, int):
-        raise ValueError(f"[images] config.json must tell image_token_id; got {token!r}")
+    token = _image_token(Path(checkpoint))
     count = int((sample["input_ids"] == token).sum())
-    text = _text_of(processor, sample)
+    text = processor.tokenizer.text.removeprefix(_BEFORE).removesuffix(_BEHIND)
+    if count == 0 or _BEFORE + text + _BEHIND != processor.tokenizer.text:
+        raise ValueError(
+            f"[images] an image must be tokens {token} of a prompt; got {count} of them in "
+            f"{processor.tokenizer.text[:80]!r} of {type(processor).__name__}"
+        )
     constants = {name: sample[name] for name in _of_images(sample) if name != "pixel_values"}
     merge = getattr(image_processor, "merge_size", None)
     grid = None
@@ -83,6 +89,20 @@ def _about(folder: Path) -> dict[str, Any]:
     return found
 
 
+def _image_token(folder: Path) -> int:
+    """The token that vectors take the place of."""
+    import transformers
+
+    auto: Any = transformers.AutoConfig
+    config = auto.from_pretrained(folder, local_files_only=True)
+    for name in ("image_token_id", "image_token_index"):
+        if isinstance(token := getattr(config, name, None), int):
+            return token
+    raise ValueError(
+        f"[images] a model's configuration must tell image_token_id; got {type(config).__name__}"
+    )
+
+
 def _processor(folder: Path, about: dict[str, Any]) -> Any:
     """Without the parts for videos and sounds, which want packages of their own."""
     import transformers
@@ -93,7 +113,8 @@ def _processor(folder: Path, about: dict[str, Any]) -> Any:
     known = getattr(transformers, str(named), None)
     if known is None:
         raise ValueError(
-            f"[images] a checkpoint must come with its processor; got none in {folder}"
+            f"[images] a checkpoint must come with its processor; got none in {folder}; try "
+            f"without --images"
         )
     names = known.get_attributes()
     wanted = [name for name in names if name in ("image_processor", "tokenizer")]
@@ -113,7 +134,24 @@ def _processor(folder: Path, about: dict[str, Any]) -> Any:
         def check_argument_for_proper_class(self, name: str, value: Any) -> Any:
             return None if value is None else super().check_argument_for_proper_class(name, value)
 
-    return Whole.from_pretrained(folder, local_files_only=True)
+    try:
+        made = Whole.from_pretrained(folder, local_files_only=True)
+    except ImportError as missing:
+        raise ModuleNotFoundError(
+            f"[images] the model's processor must be at hand; got {known.__name__}, which lacks a "
+            f"package: {_first_line(missing)}; try installing that, or without --images"
+        ) from missing
+    except OSError as missing:
+        raise ValueError(
+            f"[images] a checkpoint must come with its processor; got {folder}: "
+            f"{_first_line(missing)}; try without --images"
+        ) from missing
+    made.tokenizer = _Recording(made.tokenizer)
+    return made
+
+
+def _first_line(failure: Exception) -> str:
+    return next((line for line in str(failure).splitlines() if line.strip()), repr(failure))
 
 
 def _pictures(*sides: int) -> list[Any]:
@@ -127,7 +165,7 @@ def _pictures(*sides: int) -> list[Any]:
 
 
 def _prepared(processor: Any, picture: Any, placeholder: str) -> dict[str, torch.Tensor]:
-    text = f"See {placeholder} here"
+    text = _BEFORE + placeholder + _BEHIND
     splitting = {n: False for n in _SPLITTING if hasattr(processor.image_processor, n)}
     made = processor(text=[text], images=[picture], return_tensors="pt", **splitting)
     found = {name: value for name, value in made.items() if isinstance(value, torch.Tensor)}
@@ -248,17 +286,16 @@ def _arrangements(
     return found
 
 
-def _text_of(processor: Any, sample: dict[str, torch.Tensor]) -> str:
-    """What becomes of the placeholder. ValueError if a prompt with it has other tokens."""
-    tokenizer = processor.tokenizer
-    tokens = sample["input_ids"][0].tolist()
-    whole = tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-    start, end = whole.find("See "), whole.rfind(" here")
-    text = whole[start + len("See ") : end]
-    known = tokenizer(f"See {text} here", return_tensors="pt")["input_ids"][0].tolist()
-    if start < 0 or end < 0 or known != tokens:
-        raise ValueError(
-            f"[images] a prompt with an image must be a text's tokens; got others of "
-            f"{type(processor).__name__}; please tell us of this processor"
-        )
-    return str(text)
+class _Recording:
+    """A tokenizer that remembers its last text: a prompt with what stands for an image."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self.text = ""
+
+    def __call__(self, text: Any, *args: Any, **kwargs: Any) -> Any:
+        self.text = text[0] if isinstance(text, list) else text
+        return self._tokenizer(text, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
