@@ -17,6 +17,10 @@ TRUE, ROW = torch.ones(4, dtype=torch.bool), torch.tensor([True, False, True, Tr
 TOKENS = torch.tensor([[3, 1, 2, 0]])
 BATCH, PLACES = torch.arange(1)[:, None, None, None], torch.arange(4)[None, None, None]
 
+SCORES = torch.linspace(-2, 3, 12).reshape(3, 4)
+HEADS = torch.linspace(-2, 3, 24).reshape(1, 2, 3, 4)
+ATTENTION = spelling(edge(Fn(lambda x: F.scaled_dot_product_attention(x, x, x)), (HEADS,)))
+
 # Function, constants, input; the calls that are left.
 KNOWN: dict[str, tuple[Any, dict[str, torch.Tensor], torch.Tensor, list[str]]] = {
     "and true": (lambda x, c: c & x, {"c": TRUE}, ROW, []),
@@ -53,6 +57,36 @@ KNOWN: dict[str, tuple[Any, dict[str, torch.Tensor], torch.Tensor, list[str]]] =
         {"c": torch.zeros(1, 8, dtype=torch.int64)},
         TOKENS,
         [],
+    ),
+    "a softmax of scores and zeros": (
+        lambda x, c: F.softmax(x + c, -1),
+        {"c": torch.zeros(4)},
+        SCORES,
+        ["_softmax.default"],
+    ),
+    "zeros that make scores larger": (
+        lambda x, c: F.softmax(x + c, -1),
+        {"c": torch.zeros(2, 1, 4)},
+        SCORES,
+        ["add.Tensor", "_softmax.default"],
+    ),
+    "zeros that others read, too": (
+        lambda x, c: (lambda s: F.softmax(s, -1) + s)(x + c),
+        {"c": torch.zeros(4)},
+        SCORES,
+        ["add.Tensor", "_softmax.default", "add.Tensor"],
+    ),
+    "attention with a mask that is all true": (
+        lambda x, c: F.scaled_dot_product_attention(x, x, x, c),
+        {"c": torch.ones(3, 3, dtype=torch.bool)},
+        HEADS,
+        ATTENTION,
+    ),
+    "attention with a mask of zeros": (
+        lambda x, c: F.scaled_dot_product_attention(x, x, x, attn_mask=c),
+        {"c": torch.zeros(1, 1, 3, 3)},
+        HEADS,
+        ATTENTION,
     ),
     "gathered numbers": (
         lambda x, c: torch.gather(c, 1, x),

@@ -9,7 +9,8 @@ input becomes a constant, and a constant part of one that does is taken out:
 | `x and c`, c all true; `x or c`, c all false                | x, expanded         |
 | `x[c, ...]`, the indices reading every element once, in order | a view of x        |
 | `gather(c, ...)`, `c[...]`, c of one value throughout       | a constant          |
-| `x + 0`, x of integers                                      | x                   |
+| `x + 0`, x of integers, or only softmax reads it            | x                   |
+| attention with a mask that is all true, or all zeros        | without a mask      |
 """
 
 from __future__ import annotations
@@ -23,7 +24,16 @@ from torch.fx import Graph, Node
 
 from edgewise.edge.canonicalize import is_nothing
 from edgewise.edge.fold_constants import GROWTH_LIMIT, fold_constants
-from edgewise.edge.graph import arguments, call, calls, erase_dead, fake, is_static, replace
+from edgewise.edge.graph import (
+    arguments,
+    call,
+    calls,
+    erase_dead,
+    fake,
+    is_static,
+    replace,
+    same_shape,
+)
 from edgewise.edge.program import Constants, drop_unused_constants
 
 aten = torch.ops.aten
@@ -132,10 +142,34 @@ def _add_nothing(graph: Graph, node: Node, constants: Constants) -> Node | None:
     source, other = named["self"], named["other"]
     if isinstance(other, Node) and other in constants and fake(other).dim() == 0:
         other = constants.tensor(other).item()
-    if isinstance(other, Node) or other != 0 or not isinstance(source, Node):
+    if not isinstance(source, Node):
         return None
-    same = fake(source).dtype == fake(node).dtype
-    return source if same and not fake(node).dtype.is_floating_point else None
+    before, after = fake(source), fake(node)
+    if before.dtype != after.dtype or not same_shape(before.shape, after.shape):
+        return None
+    # A sum of floats has no negative zeros, which softmax does not tell from others.
+    if after.dtype.is_floating_point and not all(user.target in _SOFTMAX for user in node.users):
+        return None
+    if isinstance(other, Node):
+        return source if other in constants and not constants.tensor(other).any() else None
+    return source if other == 0 else None
+
+
+def _attention(graph: Graph, node: Node, constants: Constants) -> Node | None:
+    mask = arguments(node)["attn_mask"]
+    if not isinstance(mask, Node) or mask not in constants:
+        return None
+    value = constants.tensor(mask)
+    if not (value.all() if value.dtype == torch.bool else not value.any()):
+        return None
+    kwargs = {name: value for name, value in node.kwargs.items() if name != "attn_mask"}
+    args = [None if index == _MASK else value for index, value in enumerate(node.args)]
+    return call(graph, node.target, tuple(args), node, fake(node), **kwargs)
+
+
+_MASK = 3
+"""Which argument of attention."""
+_SOFTMAX = (aten.softmax.int, aten._softmax.default)
 
 
 _RULES: dict[Any, _Rule] = {
@@ -149,4 +183,5 @@ _RULES: dict[Any, _Rule] = {
     aten.gather.default: _gather,
     aten.add.Tensor: _add_nothing,
     aten.sub.Tensor: _add_nothing,
+    aten.scaled_dot_product_attention.default: _attention,
 }
