@@ -10,6 +10,8 @@ namespace {
 
 // Multiplications of an attention that is faster here than in XNNPACK.
 constexpr size_t kLeastWork = size_t{1} << 22;
+// Blocks of queries for which it is worth it to copy the values.
+constexpr size_t kBlocksPerCopy = 8;
 
 Heads heads_of(const HeadsValue& value, const std::vector<Shape>& shapes) {
   const Shape& shape = shapes[value.value];
@@ -67,10 +69,11 @@ Status FusedAttention::reshape(const std::vector<Shape>& shapes) {
   return {};
 }
 
-// Keys of one head, transposed; scores of a block of queries, and what it results in.
+// Keys of one head, transposed, and its values, both panel by panel; scores of a block of queries,
+// and what it results in.
 size_t FusedAttention::floats_per_thread() const {
   return padded_columns(kernels_, key_.tokens) * (query_.depth + kernels_.rows) +
-         kernels_.rows * value_.depth;
+         (key_.tokens + kernels_.rows) * value_.depth;
 }
 
 size_t FusedAttention::thread_scratch_bytes() const { return floats_per_thread() * sizeof(float); }
@@ -84,17 +87,29 @@ Status FusedAttention::set_pointers(std::span<void* const> addresses, const Scra
   return {};
 }
 
-// `keys`: depth x tokens, with padded rows; `values`: the head's part of the first token.
+// `to`: for tokens x depth, panels of as many columns as the kernel has, one behind the other.
+FusedAttention::ValuePanels FusedAttention::packed_values(const float* values, float* to) const {
+  const size_t columns = kernels_.columns;
+  for (size_t token = 0; token < key_.tokens; ++token) {
+    const float* from = values + token * value_.token_stride;
+    for (size_t first = 0; first < value_.depth; first += columns) {
+      std::copy_n(from + first, columns, to + first * key_.tokens + token * columns);
+    }
+  }
+  return {to, key_.tokens, columns};
+}
+
+// `keys`: as such panels, depth x tokens with padded rows.
 void FusedAttention::run_rows(const float* queries, size_t rows, const float* keys,
-                              const float* values, float* scores, float* output) const {
+                              const ValuePanels& values, float* scores, float* output) const {
   const size_t width = padded_columns(kernels_, key_.tokens);
   for (size_t first = 0; first < width; first += kernels_.columns) {
     kernels_.multiply({.rows = rows,
                        .depth = query_.depth,
                        .a = queries,
                        .a_stride = query_.token_stride,
-                       .panel = keys + first,
-                       .panel_stride = width,
+                       .panel = keys + first * query_.depth,
+                       .panel_stride = kernels_.columns,
                        .columns = std::min(kernels_.columns, key_.tokens - first),
                        .c = scores + first,
                        .c_stride = width},
@@ -109,8 +124,8 @@ void FusedAttention::run_rows(const float* queries, size_t rows, const float* ke
                        .depth = key_.tokens,
                        .a = scores,
                        .a_stride = width,
-                       .panel = values + first,
-                       .panel_stride = value_.token_stride,
+                       .panel = values.first + first * values.column_stride,
+                       .panel_stride = values.token_stride,
                        .columns = kernels_.columns,
                        .c = mixed + first,
                        .c_stride = value_.depth},
@@ -128,18 +143,29 @@ void FusedAttention::run_head(size_t item, size_t head, size_t from, size_t to,
                               float* scratch) const {
   const size_t width = padded_columns(kernels_, key_.tokens);
   float* keys = scratch;
-  float* scores = scratch + query_.depth * width;
-  kernels_.transpose(keys_ + key_.at(item, head, 0), key_.token_stride, key_.tokens, query_.depth,
-                     keys, width);
-  for (size_t i = 0; i < query_.depth; ++i) {
-    std::fill(keys + i * width + key_.tokens, keys + (i + 1) * width, 0.0f);
+  float* packed = keys + query_.depth * width;
+  float* scores = packed + value_.depth * key_.tokens;
+  // Where they lie, tokens are kilobytes apart: each in a page of its own, and in few sets of a
+  // cache.
+  const size_t columns = kernels_.columns;
+  for (size_t first = 0; first < width; first += columns) {
+    const size_t count = std::min(columns, key_.tokens - first);
+    float* panel = keys + first * query_.depth;
+    kernels_.transpose(keys_ + key_.at(item, head, first), key_.token_stride, count, query_.depth,
+                       panel, columns);
+    if (count == columns) continue;
+    for (size_t i = 0; i < query_.depth; ++i) {
+      std::fill(panel + i * columns + count, panel + (i + 1) * columns, 0.0f);
+    }
   }
   const size_t blocks = divide_up(to - from, kernels_.rows);
+  ValuePanels values{values_ + value_.at(item, head, 0), 1, value_.token_stride};
+  if (blocks >= kBlocksPerCopy) values = packed_values(values.first, packed);
   for (size_t block = 0; block < blocks; ++block) {
     const size_t row = from + part_start(to - from, blocks, block);
     const size_t end = from + part_start(to - from, blocks, block + 1);
-    run_rows(queries_ + query_.at(item, head, row), end - row, keys,
-             values_ + value_.at(item, head, 0), scores, output_ + result_.at(item, head, row));
+    run_rows(queries_ + query_.at(item, head, row), end - row, keys, values, scores,
+             output_ + result_.at(item, head, row));
   }
 }
 

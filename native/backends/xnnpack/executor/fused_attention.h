@@ -63,10 +63,17 @@ class FusedAttention final : public FusedKernel {
                     {nodes.queries.value, nodes.keys.value, nodes.values.value},
                     {nodes.output.value}),
         nodes_(nodes) {}
+  // Where the first value of a head lies, and how far apart values of columns and tokens are.
+  struct ValuePanels {
+    const float* first = nullptr;
+    size_t column_stride = 0, token_stride = 0;
+  };
+
   size_t floats_per_thread() const;
+  ValuePanels packed_values(const float* values, float* to) const;
   // Queries [from, to) of one head.
   void run_head(size_t item, size_t head, size_t from, size_t to, float* scratch) const;
-  void run_rows(const float* queries, size_t rows, const float* keys, const float* values,
+  void run_rows(const float* queries, size_t rows, const float* keys, const ValuePanels& values,
                 float* scores, float* output) const;
 
   const AttentionNodes nodes_;
