@@ -271,7 +271,10 @@ def test_a_model_that_sees_alone_reads_text(
 
 
 def test_conversations_about_images(
-    seeing: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    seeing: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model, file = seeing("llava"), tmp_path / "cat.png"
     picture(60, 80).save(file)
@@ -282,6 +285,12 @@ def test_conversations_about_images(
     assert told[0]["content"][0] == {"type": "image", "image": str(file)}
     conversation = Conversation(model.path, model.path.with_suffix(".tokenizer"), max_new_tokens=5)
     assert "".join(conversation.say("What?", [file])) == told[1]["content"]
+    lines = f"/image {tmp_path / 'dog.png'}\n/image {file}\nWhat?\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+    assert main([*given, "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["messages"] == told
+    assert "no such file" in " ".join(said.err.split())
 
 
 def test_the_documentation_lists_them() -> None:

@@ -167,7 +167,11 @@ def chat(
         shown_images = [*(image or ())]
         for line in message or _lines(out):
             if message is None and line.startswith("/image "):
-                shown_images.append(Path(line.removeprefix("/image ").strip()))
+                file = Path(line.removeprefix("/image ").strip())
+                if file.is_file():
+                    shown_images.append(file)
+                else:
+                    out.note(f"no such file: {file}")
                 continue
             images, shown_images = shown_images, []
             for piece in conversation.say(line, images):
