@@ -12,6 +12,7 @@ from edgewise.llm.export.attention import NAME
 from edgewise.llm.export.cache import PassingCache
 from edgewise.llm.export.experts import with_linear_experts, with_plain_integers
 from edgewise.llm.export.recurrence import own_functions
+from edgewise.llm.export.rotary import RotaryTables
 from edgewise.llm.export.step import (
     Caches,
     Convolution,
@@ -19,9 +20,9 @@ from edgewise.llm.export.step import (
     Recurrence,
     Row,
     Step,
-    current_step,
     running,
 )
+from edgewise.llm.export.words import Words, add_to_all
 
 __all__ = ["CachedDecoder", "EmbeddingDecoder"]
 
@@ -195,7 +196,7 @@ class EmbeddingDecoder(CachedDecoder):
         self.words = Words(self.model, deep)
         for module in self.model.modules():
             if deep and hasattr(module, "_deepstack_process"):
-                module._deepstack_process = _added
+                module._deepstack_process = add_to_all
 
     def forward(
         self,
@@ -217,119 +218,6 @@ class EmbeddingDecoder(CachedDecoder):
     def _given(self, tokens: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor = self.words(tokens)
         return found
-
-
-class Words(torch.nn.Module):
-    """What a model takes for tokens: forward(tokens int64 [B, S]) to float32 [B, S, width].
-
-    deep: as of `EmbeddingDecoder`; words have zeros there.
-    """
-
-    def __init__(self, model: Any, deep: int = 0) -> None:
-        super().__init__()
-        self.embedding = model.get_input_embeddings()
-        language = getattr(model, model.base_model_prefix, model)
-        self.by_layer = getattr(language, "embed_tokens_per_layer", None)
-        self.layers, self.deep = model.config.num_hidden_layers, deep
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """One behind the other: the embedding, and what else there is."""
-        found: torch.Tensor = self.embedding(tokens)
-        if self.by_layer is not None:
-            return torch.cat([found, self.by_layer(tokens)], -1)
-        if self.deep:
-            more = found.new_zeros(*found.shape[:2], self.deep * found.shape[-1])
-            return torch.cat([found, more], -1)
-        return found
-
-    def apart(self, vectors: torch.Tensor) -> dict[str, Any]:
-        """The same as arguments of the model's code."""
-        width = self.embedding.embedding_dim
-        given: dict[str, Any] = {"inputs_embeds": vectors[..., :width]}
-        more = vectors[..., width:]
-        if self.by_layer is not None:
-            given["per_layer_inputs"] = more.reshape(*vectors.shape[:2], self.layers, -1)
-        elif self.deep:
-            given["visual_pos_masks"] = torch.ones(1, dtype=torch.bool)  # not read
-            given["deepstack_visual_embeds"] = list(torch.split(more, width, -1))
-        else:
-            given["inputs_embeds"] = vectors
-        return given
-
-
-def _added(hidden: torch.Tensor, masks: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
-    """In the place of the library's, which adds to an image's tokens alone. Words have zeros."""
-    return hidden + more
-
-
-class RotaryTables(torch.nn.Module):
-    """Cosines and sines of a model's rotary embedding, for all positions, by the type of layer.
-
-    Scalings of positions that depend on a text's length are those for a text of the whole context.
-    """
-
-    def __init__(self, original: Any, context: int, types: list[str]) -> None:
-        super().__init__()
-        takes_type = "layer_type" in inspect.signature(original.forward).parameters
-        known = getattr(original, "rope_type", None)
-        with_positions = [t for t in types if not isinstance(known, dict) or t in known]
-        self._names = with_positions if takes_type else [""]
-        # What models ask of it besides.
-        self.config = getattr(original, "config", None)
-        self.layer_types = getattr(original, "layer_types", None)
-        positions = torch.arange(context).unsqueeze(0)
-        self.has_axes = hasattr(original, "mrope_section") or "mrope_section" in (
-            getattr(self.config, "rope_parameters", None) or {}
-        )
-        """Whether parts of a head have positions of their own: in time, height and width."""
-        with torch.no_grad():
-            axes = _axes(original, context) if self.has_axes else ()
-            for name in self._names:
-                found = original(torch.zeros(1), positions, *((name,) if takes_type else ()))
-                self._is_complex = isinstance(found, torch.Tensor)
-                cos, sin = (found.real, found.imag) if self._is_complex else found
-                self._hold(name, cos[0], sin[0])
-                for number, axis in enumerate(axes):
-                    self._hold(f"{name}_{number}", cos[0] * axis, sin[0] * axis)
-
-    def _hold(self, name: str, cos: torch.Tensor, sin: torch.Tensor) -> None:
-        self.register_buffer(f"cos_{name}", cos.contiguous(), persistent=False)
-        self.register_buffer(f"sin_{name}", sin.contiguous(), persistent=False)
-
-    def _look_up(self, name: str, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        look_up = torch.nn.functional.embedding
-        cos, sin = (getattr(self, f"{kind}_{name}") for kind in ("cos", "sin"))
-        return look_up(positions, cos), look_up(positions, sin)
-
-    def forward(
-        self, x: torch.Tensor, position_ids: torch.Tensor, layer_type: str = ""
-    ) -> tuple[torch.Tensor, torch.Tensor] | torch.Tensor:
-        """Cosines and sines [B, S, depth] of the positions [B, S], as two or as complex numbers;
-        or [3, B, S], in time, height and width, which are one unless the step says otherwise."""
-        step = current_step()
-        if step is not None and step.has_axes:
-            parts = [
-                self._look_up(f"{layer_type}_{axis}", at)
-                for axis, at in enumerate(position_ids[-3:].unbind(0))
-            ]
-            cos, sin = (first + second + third for first, second, third in zip(*parts, strict=True))
-            return cos, sin
-        if position_ids.dim() == 3:
-            position_ids = position_ids[0]
-        tables = self._look_up(layer_type, position_ids)
-        return torch.complex(*tables) if self._is_complex else tables
-
-
-def _axes(original: Any, context: int) -> torch.Tensor:
-    """Which numbers of a head turn with which axis: float32 [3, depth] of 0 and 1."""
-    moved = []
-    for axis in range(3):
-        positions = torch.zeros(3, 1, context, dtype=torch.int64)
-        positions[axis] = torch.arange(context)
-        _, sin = original(torch.zeros(1), positions)
-        moved.append((sin[0] != 0).any(0))
-    moved[0] = ~(moved[1] | moved[2])
-    return torch.stack(moved).to(torch.float32)
 
 
 def _window(kept: Kept) -> int | None:
