@@ -363,6 +363,14 @@ def test_parts_that_the_server_refuses(case: str, client: Any) -> None:
         answer(client, part)
 
 
+def test_images_are_their_senders_alone(client: Any) -> None:
+    """A prompt of tokens cannot name an image that is known from another request."""
+    openai = pytest.importorskip("openai")
+    assert answer(client, {"type": "image_url", "image_url": {"url": url_of(picture(60, 60))}})
+    with pytest.raises(openai.BadRequestError, match="tokens must be from 0 to 279; got 280"):
+        client.completions.create(model="seeing", prompt=[5, *range(280, 296)], max_tokens=2)
+
+
 GRID = AxialPositions((2, 3))
 
 

@@ -174,7 +174,7 @@ class _Endpoints:
     async def _completions(self, request: Request) -> Response:
         asked = read_completion(await self._body(request))
         prompts = [
-            await asyncio.to_thread(self._encode, one) if isinstance(one, str) else one
+            await asyncio.to_thread(self._encode, one) if isinstance(one, str) else self._words(one)
             for one in asked.prompts
         ]
         return await self._answer(request, asked, prompts, CompletionResponse(self._served.name))
@@ -197,6 +197,15 @@ class _Endpoints:
         tokens = self._served.tokenizer.encode(text)
         begin = self._served.generators[0].bos_id
         return tokens if begin is None or tokens[:1] == [begin] else [begin, *tokens]
+
+    def _words(self, tokens: list[int]) -> list[int]:
+        """The same. Numbers above the vocabulary would be of images that others have sent."""
+        most = self._served.generators[0].vocab_size
+        if wrong := [token for token in tokens if not 0 <= token < most]:
+            raise RequestError(
+                f"[serve] tokens must be from 0 to {most - 1}; got {wrong[0]}", parameter="prompt"
+            )
+        return tokens
 
     async def _answer(
         self,
