@@ -224,6 +224,11 @@ REFUSED_EXPORTS = {
 
 BROKEN_CHECKPOINTS = {
     "no settings of pictures": (["processor_config.json"], {}, "come with its processor"),
+    "another model's processor": (
+        [],
+        {"processor_class": "Lfm2VlProcessor"},
+        "must take a text with .* and a picture; got Lfm2VlProcessor",
+    ),
     "another image token": ([], {"image_token_id": 5, "image_token_index": 5}, "got 0 of them"),
 }
 

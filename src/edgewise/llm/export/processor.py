@@ -35,8 +35,8 @@ def read_processor(
     """Of a folder as `save_pretrained` writes it: what the model takes, and what goes before it.
 
     image_size: the side in pixels of a square, for models that take images of any size; None for
-    their own, or 448. ValueError if images of one size cannot be prepared here as the processor
-    does; ImportError if the processor lacks a package.
+    their own, or 448. ValueError if there is no processor, it lacks a package, or images of one
+    size cannot be prepared here as it does.
     """
     about = _about(Path(checkpoint))
     processor = _processor(Path(checkpoint), about)
@@ -67,7 +67,7 @@ def read_processor(
     if count == 0 or _BEFORE + text + _BEHIND != processor.tokenizer.text:
         raise ValueError(
             f"[images] an image must be tokens {token} of a prompt; got {count} of them in "
-            f"{processor.tokenizer.text[:80]!r} of {type(processor).__name__}"
+            f"{processor.tokenizer.text[:80]!r} of {_name(processor)}"
         )
     constants = {name: sample[name] for name in _of_images(sample) if name != "pixel_values"}
     merge = getattr(image_processor, "merge_size", None)
@@ -113,8 +113,8 @@ def _processor(folder: Path, about: dict[str, Any]) -> Any:
     known = getattr(transformers, str(named), None)
     if known is None:
         raise ValueError(
-            f"[images] a checkpoint must come with its processor; got none in {folder}; try "
-            f"without --images"
+            f"[images] a checkpoint must come with its processor; got none in {folder}; "
+            f"try without --images"
         )
     names = known.get_attributes()
     wanted = [name for name in names if name in ("image_processor", "tokenizer")]
@@ -136,22 +136,23 @@ def _processor(folder: Path, about: dict[str, Any]) -> Any:
 
     try:
         made = Whole.from_pretrained(folder, local_files_only=True)
-    except ImportError as missing:
-        raise ModuleNotFoundError(
-            f"[images] the model's processor must be at hand; got {known.__name__}, which lacks a "
-            f"package: {_first_line(missing)}; try installing that, or without --images"
-        ) from missing
-    except OSError as missing:
+    except (ImportError, KeyError, OSError, TypeError, ValueError) as failure:
         raise ValueError(
-            f"[images] a checkpoint must come with its processor; got {folder}: "
-            f"{_first_line(missing)}; try without --images"
-        ) from missing
+            f"[images] a checkpoint must come with its processor, and packages that it needs; got "
+            f"{known.__name__} of {folder}: {_first_line(failure).rstrip('.')}; try installing "
+            f"what is missing, or without --images"
+        ) from failure
     made.tokenizer = _Recording(made.tokenizer)
     return made
 
 
 def _first_line(failure: Exception) -> str:
     return next((line for line in str(failure).splitlines() if line.strip()), repr(failure))
+
+
+def _name(processor: Any) -> str:
+    """Of its class in the library."""
+    return type(processor).__mro__[1].__name__
 
 
 def _pictures(*sides: int) -> list[Any]:
@@ -167,7 +168,13 @@ def _pictures(*sides: int) -> list[Any]:
 def _prepared(processor: Any, picture: Any, placeholder: str) -> dict[str, torch.Tensor]:
     text = _BEFORE + placeholder + _BEHIND
     splitting = {n: False for n in _SPLITTING if hasattr(processor.image_processor, n)}
-    made = processor(text=[text], images=[picture], return_tensors="pt", **splitting)
+    try:
+        made = processor(text=[text], images=[picture], return_tensors="pt", **splitting)
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as failure:
+        raise ValueError(
+            f"[images] the model's processor must take a text with {placeholder!r} and a picture; "
+            f"got {_name(processor)}: {_first_line(failure)}; try without --images"
+        ) from failure
     found = {name: value for name, value in made.items() if isinstance(value, torch.Tensor)}
     if (places := found.get("image_position_ids")) is not None:  # without patches that fill up
         count = int((places >= 0).all(-1).sum())
@@ -186,15 +193,17 @@ def _placeholder(processor: Any) -> str:
     """What stands for an image in a prompt: the first that the processor takes for one."""
     known = [getattr(processor, name, None) for name in ("image_token", "boi_token")]
     names = [name for name in known if isinstance(name, str)]
+    refused = None
     for name in names:
         try:
             _prepared(processor, _pictures(64, 64)[0], name)
-        except ValueError:
+        except ValueError as failure:
+            refused = refused or failure
             continue
         return name
-    raise ValueError(
-        f"[images] a processor must put an image where its image token is; got "
-        f"{type(processor).__name__} with {names}"
+    raise refused or ValueError(
+        f"[images] a processor must tell its image token; got {_name(processor)}; try "
+        f"without --images"
     )
 
 

@@ -96,6 +96,19 @@ class VisionEncoder(torch.nn.Module):
 def vision_encoder(model: Any, inputs: ImageInputs) -> VisionEncoder:
     """Of a model that sees. ValueError if its text, computed from these vectors, would not be
     that of the model's own code."""
+    try:
+        return _compared(model, inputs)
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as failure:
+        if str(failure).startswith("["):
+            raise
+        raise ValueError(
+            f"[images] a model must see by get_image_features, and read vectors; got "
+            f"{type(model).__name__}: {str(failure).splitlines()[0]}; try without --images, or a "
+            f"model that docs/llm.md lists"
+        ) from failure
+
+
+def _compared(model: Any, inputs: ImageInputs) -> VisionEncoder:
     encoder = VisionEncoder(model, inputs)
     named = inspect.signature(model.forward).parameters
     sample = {name: value for name, value in inputs.sample.items() if name in named}
