@@ -1,12 +1,14 @@
 """Files on our runtime and on ExecuTorch's, which take turns, in processes of their own."""
 
+import argparse
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _worker import Worker
+from _common import add_cache_options
+from _worker import Worker, serve
 
 SIDES = ("ours", "executorch")
 
@@ -77,6 +79,39 @@ def measure(
     for worker in workers.values():
         worker.close()
     return seconds, results
+
+
+def options_of(script: Path, doc: str, rounds: int) -> argparse.Namespace | None:
+    """Of the command line, with the folder of files made; None for a worker, once it has served."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(script.name, description=doc, formatter_class=raw)
+    parser.add_argument("--worker", choices=SIDES, help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    add_cache_options(parser)
+    options = parser.parse_args()
+    if options.worker:
+        serve(Handler(options.worker))
+        return None
+    options.cache.mkdir(parents=True, exist_ok=True)
+    return options
+
+
+def side_by_side(
+    script: Path, path: Path, calls: list[list[Any]], rounds: int, method: str = "forward"
+) -> dict[str, float]:
+    """Of one file on both: milliseconds, their ratio, and how far the results are apart, in units
+    of their deviation."""
+    files = {side: (side, path) for side in SIDES}
+    seconds, results = measure(script, files, calls, rounds, method)
+    ours, peer = (seconds[side] for side in SIDES)
+    gap = np.abs(results["ours"] - results["executorch"]).max()
+    return {
+        "ours ms": 1e3 * float(np.median(ours)),
+        "ExecuTorch ms": 1e3 * float(np.median(peer)),
+        "ratio": median_ratio(ours, peer),
+        "difference": float(gap / results["executorch"].std()),
+    }
 
 
 def median_ratio(seconds: list[float], other: list[float]) -> float:

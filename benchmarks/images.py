@@ -7,15 +7,13 @@ one token behind it. Milliseconds are medians; the ratio is the median of the ro
 the largest difference of the results, in units of their deviation.
 """
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import add_cache_options, report
-from _two_runtimes import SIDES, Handler, measure, median_ratio
-from _worker import serve
+from _common import report
+from _two_runtimes import options_of, side_by_side
 
 SIDE, TOKENS, WIDTH = 512, 64, 576
 SMOLVLM = {
@@ -60,17 +58,9 @@ def make_model(vision: str, path: Path) -> None:
 
 def main() -> int:
     """Prints the table; the exit code says whether ours is the faster throughout."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--worker", choices=SIDES, help=argparse.SUPPRESS)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
-    add_cache_options(parser)
-    options = parser.parse_args()
-    if options.worker:
-        serve(Handler(options.worker))
+    options = options_of(Path(__file__), __doc__ or "", 9)
+    if options is None:
         return 0
-    options.cache.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
     pixels = random.standard_normal((1, 3, SIDE, SIDE), np.float32)
     vectors = random.standard_normal((1, TOKENS, WIDTH), np.float32) / 20
@@ -86,19 +76,8 @@ def main() -> int:
         path = options.cache / f"smolvlm-{vision}.pte"
         if not path.exists():
             make_model(vision, path)
-        files = {side: (side, path) for side in SIDES}
-        seconds, results = measure(Path(__file__), files, calls, options.rounds, method)
-        ours, peer = (seconds[side] for side in SIDES)
-        gap = np.abs(results["ours"] - results["executorch"]).max()
-        rows.append(
-            {
-                "what": what,
-                "ours ms": 1e3 * float(np.median(ours)),
-                "ExecuTorch ms": 1e3 * float(np.median(peer)),
-                "ratio": median_ratio(ours, peer),
-                "difference": float(gap / results["executorch"].std()),
-            }
-        )
+        figures = side_by_side(Path(__file__), path, calls, options.rounds, method)
+        rows.append({"what": what, **figures})
     report("A model that sees (SmolVLM-256M's shape), two threads", rows, [], options.json)
     return 0 if all(row["ratio"] < 1 for row in rows) else 1
 

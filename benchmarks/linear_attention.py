@@ -9,15 +9,13 @@ the median of the rounds' ratios. Also the largest difference of the results, in
 deviation.
 """
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import add_cache_options, report
-from _two_runtimes import SIDES, Handler, measure, median_ratio
-from _worker import serve
+from _common import report
+from _two_runtimes import options_of, side_by_side
 
 PROMPT = 128
 HEADS, DEPTH = 16, 128
@@ -81,17 +79,9 @@ def operator_inputs(tokens: int) -> list[Any]:
 
 def main() -> int:
     """Prints the table; the exit code says whether ours is the faster throughout."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--worker", choices=SIDES, help=argparse.SUPPRESS)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
-    add_cache_options(parser)
-    options = parser.parse_args()
-    if options.worker:
-        serve(Handler(options.worker))
+    options = options_of(Path(__file__), __doc__ or "", 15)
+    if options is None:
         return 0
-    options.cache.mkdir(parents=True, exist_ok=True)
     prompt = np.random.default_rng(1).integers(0, 32000, (1, PROMPT))
     first = [prompt, np.array([0])]
     rows = []
@@ -104,20 +94,8 @@ def main() -> int:
         path = options.cache / f"linear-attention-{name}{tokens if name == 'operator' else ''}.pte"
         if not path.exists():
             make_model(path) if name == "model" else make_operator(tokens, path)
-        files = {side: (side, path) for side in SIDES}
-        seconds, results = measure(Path(__file__), files, calls, options.rounds)
-        ours, peer = (seconds[side] for side in SIDES)
-        gap = np.abs(results["ours"] - results["executorch"]).max()
-        rows.append(
-            {
-                "what": name,
-                "tokens": tokens,
-                "ours ms": 1e3 * float(np.median(ours)),
-                "ExecuTorch ms": 1e3 * float(np.median(peer)),
-                "ratio": median_ratio(ours, peer),
-                "difference": float(gap / results["executorch"].std()),
-            }
-        )
+        figures = side_by_side(Path(__file__), path, calls, options.rounds)
+        rows.append({"what": name, "tokens": tokens, **figures})
     report("Linear attention (gated delta rule), two threads", rows, [], options.json)
     return 0 if all(row["ratio"] < 1 for row in rows) else 1
 

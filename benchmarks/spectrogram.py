@@ -8,15 +8,13 @@ Milliseconds are medians, of two threads; ratios are medians of the rounds' rati
 file on its runtime. Also the largest difference to eager PyTorch.
 """
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import add_cache_options, report
-from _two_runtimes import SIDES, Handler, measure, median_ratio
-from _worker import serve
+from _common import report
+from _two_runtimes import SIDES, measure, median_ratio, options_of
 
 RATE, SECONDS = 16_000, 30
 
@@ -49,17 +47,9 @@ def make(ours: Path, peers: Path) -> None:
 
 def main() -> int:
     """Prints the table; the exit code says whether ours is the faster."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--worker", choices=SIDES, help=argparse.SUPPRESS)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
-    add_cache_options(parser)
-    options = parser.parse_args()
-    if options.worker:
-        serve(Handler(options.worker))
+    options = options_of(Path(__file__), __doc__ or "", 15)
+    if options is None:
         return 0
-    options.cache.mkdir(parents=True, exist_ok=True)
     ours, peers = (options.cache / f"spectrogram-{side}.pte" for side in SIDES)
     if not (ours.exists() and peers.exists()):
         make(ours, peers)

@@ -226,12 +226,12 @@ class Image:
     @property
     def uint8_data(self) -> list[int]:
         """RuntimeError if they are floats."""
-        return list(self._data(self.is_uint8(), "uint8"))
+        return self._data(self.is_uint8(), "uint8")
 
     @property
     def float_data(self) -> list[float]:
         """RuntimeError if they are whole numbers."""
-        return list(self._data(self.is_float(), "float"))
+        return self._data(self.is_float(), "float")
 
     def _data(self, fits: bool, kind: str) -> list[Any]:
         if not fits:

@@ -24,9 +24,9 @@ from edgewise.llm.export.step import (
 )
 from edgewise.llm.export.words import Words, add_to_all
 
-__all__ = ["CachedDecoder", "EmbeddingDecoder"]
+__all__ = ["LARGEST_GAP", "CachedDecoder", "EmbeddingDecoder", "gap_of"]
 
-_LARGEST_GAP, _LARGEST_GAP_ROUNDED = 0.02, 0.5
+LARGEST_GAP, _LARGEST_GAP_ROUNDED = 0.02, 0.5
 """Of a logit, in units of their deviation: where activations or keys are rounded to 8 bits, deep
 models differ by some tenths."""
 
@@ -143,8 +143,8 @@ class CachedDecoder(torch.nn.Module):
                 start += len(piece)
             self.clear()
         got = got[:, -1] if self.all_logits else got
-        gap = float((got - want).abs().max() / want.std())
-        if not gap <= (_LARGEST_GAP_ROUNDED if self._is_rounded() else _LARGEST_GAP):
+        gap = gap_of(got, want)
+        if not gap <= (_LARGEST_GAP_ROUNDED if self._is_rounded() else LARGEST_GAP):
             raise ValueError(
                 f"[llm] a text in pieces must have the logits of the whole; got a difference of "
                 f"{gap:.2g} of their deviation for {type(model).__name__}; "
@@ -218,6 +218,11 @@ class EmbeddingDecoder(CachedDecoder):
     def _given(self, tokens: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor = self.words(tokens)
         return found
+
+
+def gap_of(got: torch.Tensor, want: torch.Tensor) -> float:
+    """The largest difference of logits, in units of their deviation."""
+    return float((got - want).abs().max() / want.std())
 
 
 def _window(kept: Kept) -> int | None:

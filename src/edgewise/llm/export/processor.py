@@ -41,11 +41,12 @@ def read_processor(
     about = _about(Path(checkpoint))
     processor = _processor(Path(checkpoint), about)
     image_processor, placeholder = processor.image_processor, _placeholder(processor)
-    made = [_prepared(processor, picture, placeholder) for picture in _pictures(90, 60, 60, 90)]
+    pictures = _pictures(90, 60, 60, 90)
+    samples = [_prepared(processor, picture, placeholder) for picture in pictures]
     one_size = all(
-        made[0][name].shape == made[1][name].shape
-        and (name == "pixel_values" or torch.equal(made[0][name], made[1][name]))
-        for name in _of_images(made[0])
+        samples[0][name].shape == samples[1][name].shape
+        and (name == "pixel_values" or torch.equal(samples[0][name], samples[1][name]))
+        for name in _of_images(samples[0])
     )
     if one_size and image_size is not None:
         raise ValueError(
@@ -55,9 +56,8 @@ def read_processor(
     if not one_size:
         square = _prepared(processor, _pictures(side, side)[0], placeholder)
         side = _side(image_processor, side, square, image_size)
-    shapes = (90, 60, 60, 90) if one_size else (side, side)
-    pictures = _pictures(*shapes)
-    samples = [_prepared(processor, picture, placeholder) for picture in pictures]
+        pictures = _pictures(side, side)
+        samples = [_prepared(processor, picture, placeholder) for picture in pictures]
     settings = _settings(image_processor)
     size, settings, arrange = _way(image_processor, settings, side, pictures, samples)
     sample = samples[0]

@@ -15,14 +15,11 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 from edgewise.edge.export import export_module
-from edgewise.llm.export.decoder import EmbeddingDecoder
+from edgewise.llm.export.decoder import LARGEST_GAP, EmbeddingDecoder, gap_of
 from edgewise.llm.export.loading import text_part
 from edgewise.llm.images import AxialPositions
 
 __all__ = ["ImageInputs", "VisionEncoder", "image_methods", "vision_encoder"]
-
-_LARGEST_GAP = 0.02
-"""Of a logit, in units of their deviation."""
 
 Arrange = Callable[[torch.Tensor], torch.Tensor]
 """From pixels float32 [1, 3, height, width] to what a model's code takes."""
@@ -127,10 +124,10 @@ def _compared(model: Any, inputs: ImageInputs) -> VisionEncoder:
         gaps = {}
         for encoder.is_seen_whole in (False, True):
             got = _text(decoder, encoder, tokens, seen)
-            gaps[encoder.is_seen_whole] = float((got - want).abs().max() / want.std())
+            gaps[encoder.is_seen_whole] = gap_of(got, want)
     encoder.is_seen_whole = gaps[True] < gaps[False]
     gap = gaps[encoder.is_seen_whole]
-    if gap <= _LARGEST_GAP:
+    if gap <= LARGEST_GAP:
         return encoder
     raise ValueError(
         f"[images] a text with an image must have the logits of the model's own code; got a "
