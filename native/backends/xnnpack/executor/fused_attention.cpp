@@ -87,19 +87,7 @@ Status FusedAttention::set_pointers(std::span<void* const> addresses, const Scra
   return {};
 }
 
-// `to`: for tokens x depth, panels of as many columns as the kernel has, one behind the other.
-FusedAttention::ValuePanels FusedAttention::packed_values(const float* values, float* to) const {
-  const size_t columns = kernels_.columns;
-  for (size_t token = 0; token < key_.tokens; ++token) {
-    const float* from = values + token * value_.token_stride;
-    for (size_t first = 0; first < value_.depth; first += columns) {
-      std::copy_n(from + first, columns, to + first * key_.tokens + token * columns);
-    }
-  }
-  return {to, key_.tokens, columns};
-}
-
-// `keys`: as such panels, depth x tokens with padded rows.
+// `keys`: panels of depth x tokens.
 void FusedAttention::run_rows(const float* queries, size_t rows, const float* keys,
                               const ValuePanels& values, float* scores, float* output) const {
   const size_t width = padded_columns(kernels_, key_.tokens);
@@ -147,20 +135,15 @@ void FusedAttention::run_head(size_t item, size_t head, size_t from, size_t to,
   float* scores = packed + value_.depth * key_.tokens;
   // Where they lie, tokens are kilobytes apart: each in a page of its own, and in few sets of a
   // cache.
-  const size_t columns = kernels_.columns;
-  for (size_t first = 0; first < width; first += columns) {
-    const size_t count = std::min(columns, key_.tokens - first);
-    float* panel = keys + first * query_.depth;
-    kernels_.transpose(keys_ + key_.at(item, head, first), key_.token_stride, count, query_.depth,
-                       panel, columns);
-    if (count == columns) continue;
-    for (size_t i = 0; i < query_.depth; ++i) {
-      std::fill(panel + i * columns + count, panel + (i + 1) * columns, 0.0f);
-    }
-  }
+  pack_panels(kernels_, keys_ + key_.at(item, head, 0), query_.depth, key_.tokens, 1,
+              key_.token_stride, keys, nullptr);
   const size_t blocks = divide_up(to - from, kernels_.rows);
   ValuePanels values{values_ + value_.at(item, head, 0), 1, value_.token_stride};
-  if (blocks >= kBlocksPerCopy) values = packed_values(values.first, packed);
+  if (blocks >= kBlocksPerCopy) {
+    pack_panels(kernels_, values.first, key_.tokens, value_.depth, value_.token_stride, 1, packed,
+                nullptr);
+    values = {packed, key_.tokens, kernels_.columns};
+  }
   for (size_t block = 0; block < blocks; ++block) {
     const size_t row = from + part_start(to - from, blocks, block);
     const size_t end = from + part_start(to - from, blocks, block + 1);

@@ -70,7 +70,6 @@ class FusedAttention final : public FusedKernel {
   };
 
   size_t floats_per_thread() const;
-  ValuePanels packed_values(const float* values, float* to) const;
   // Queries [from, to) of one head.
   void run_head(size_t item, size_t head, size_t from, size_t to, float* scratch) const;
   void run_rows(const float* queries, size_t rows, const float* keys, const ValuePanels& values,
