@@ -169,6 +169,29 @@ GraphCase attention(const char* name, Dims queries, Dims keys, Ids order, Ids ke
           }};
 }
 
+// The same of heads that lie in front: queries, keys, values and a mask that is added.
+GraphCase heads_in_front(const char* name, std::vector<size_t> nodes, Dims queries, Dims keys,
+                         Dims mask, bool is_constant) {
+  const Dims values = {keys[0], keys[2], keys[1]};
+  std::vector<Dims> inputs = {queries, keys, values};
+  if (!is_constant) inputs.push_back(mask);
+  return {name,
+          std::move(nodes),
+          inputs,
+          {queries},
+          [=](PayloadBuilder* b, const Ids& in, const Ids& out) {
+            const Dims all = {queries[0], queries[1], keys[2]};
+            const uint32_t scores = b->internal(all), sum = b->internal(all);
+            const uint32_t weights = b->internal(all);
+            const uint32_t added =
+                is_constant ? b->constant<float>(mask, random_floats(count_of(mask), 9)) : in[3];
+            b->binary(Node::XNNBatchMatrixMultiply, in[0], in[1], scores);
+            b->binary(Node::XNNAdd, added, scores, sum);
+            b->unary(Node::XNNSoftmax, sum, weights);
+            b->binary(Node::XNNBatchMatrixMultiply, weights, in[2], out[0]);
+          }};
+}
+
 const GraphCase kCases[] = {
     {"Convolution",
      {1},
@@ -392,6 +415,10 @@ const GraphCase kCases[] = {
               {2, 0, 1, 3}),
     attention("TransposedKeys", {1, 100, 5, 64}, {1, 100, 5, 64}, {0, 2, 1, 3}, {0, 2, 3, 1},
               {0, 2, 1, 3}),
+    heads_in_front("MaskOfInput", {4}, {4, 100, 64}, {4, 64, 120}, {100, 120}, false),
+    heads_in_front("ConstantMask", {4}, {4, 100, 64}, {4, 64, 100}, {4, 100, 100}, true),
+    heads_in_front("MaskOfKeys", {4}, {4, 100, 64}, {4, 64, 100}, {1, 1, 100}, false),
+    heads_in_front("MaskOfQueries", {1, 1}, {4, 100, 64}, {4, 64, 100}, {1, 100, 1}, false),
     attention("OtherKeys", {1, 200, 4, 64}, {1, 77, 4, 64}, {0, 2, 1, 3}, {0, 2, 1, 3},
               {0, 2, 1, 3}),
 };

@@ -37,10 +37,11 @@ using Choose = Found (*)(const Choosing& c, size_t i, const char** rule);
 
 Found attention(const Choosing& c, size_t i, const char** rule) {
   const auto nodes = attention_nodes(c.graph, c.readers, i);
-  *rule = "products before and after it, of queries, keys and values split into heads";
+  *rule = "products of matrices before and after it, of queries, keys and values";
   if (!nodes || (*rule = attention_rule(c.shapes, *nodes, c.floats)) != nullptr) return {};
-  return Fusion{nodes->nodes, [nodes = *nodes, &kernels = c.floats](ProgramState& state) {
-                  return FusedAttention::make(nodes, kernels, state);
+  return Fusion{nodes->nodes,
+                [&graph = c.graph, nodes = *nodes, &kernels = c.floats](ProgramState& state) {
+                  return FusedAttention::make(graph, nodes, kernels, state);
                 }};
 }
 
