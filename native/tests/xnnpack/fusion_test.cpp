@@ -108,6 +108,32 @@ void normalize(PayloadBuilder* b, uint32_t in, uint32_t out, uint32_t rows, uint
   b->binary(Node::XNNMultiply, b->constant<float>({depth}, random_floats(depth, 5)), scaled, out);
 }
 
+// A layer norm of rows: with `weights` and a bias, or neither. The difference goes to `difference`.
+void normalize_layer(PayloadBuilder* b, uint32_t in, uint32_t difference, uint32_t out,
+                     uint32_t rows, uint32_t depth, bool weights, float last_factor) {
+  const Dims row = {1, rows, 1}, all = {1, rows, depth};
+  const uint32_t mean = b->internal(row), square = b->internal(all), variance = b->internal(row);
+  const uint32_t root = b->internal(row);
+  Floats factors(depth, 1 / static_cast<float>(depth));
+  const uint32_t none = b->constant<float>({1}, {0.0f});
+  b->linear(in, b->constant<float>({1, depth}, factors), none, mean);
+  b->binary(Node::XNNSubtract, in, mean, difference);
+  b->unary(Node::XNNSquare, difference, square);
+  factors.back() = last_factor;
+  b->linear(square, b->constant<float>({1, depth}, factors), b->constant<float>({1}, {1e-5f}),
+            variance);
+  b->unary(Node::XNNReciprocalSquareRoot, variance, root);
+  if (!weights) {
+    b->binary(Node::XNNMultiply, root, difference, out);
+    return;
+  }
+  const uint32_t scaled = b->internal(all), weighted = b->internal(all);
+  b->binary(Node::XNNMultiply, root, difference, scaled);
+  b->binary(Node::XNNMultiply, scaled, b->constant<float>({depth}, random_floats(depth, 5)),
+            weighted);
+  b->binary(Node::XNNAdd, b->constant<float>({1, depth}, random_floats(depth, 6)), weighted, out);
+}
+
 // Halves of each head's row turn by an angle: x * cosines + (-second half, first half) * sines.
 void rotate(PayloadBuilder* b, uint32_t in, uint32_t out, uint32_t rows, uint32_t heads,
             uint32_t depth) {
@@ -191,6 +217,13 @@ GraphCase heads_in_front(const char* name, std::vector<size_t> nodes, Dims queri
             b->binary(Node::XNNBatchMatrixMultiply, weights, in[2], out[0]);
           }};
 }
+
+// Of one root: see fused_unary.cpp.
+#if defined(__x86_64__) || defined(__i386__)
+const std::vector<size_t> kRootsOfOurs = {1};
+#else
+const std::vector<size_t> kRootsOfOurs = {};
+#endif
 
 const GraphCase kCases[] = {
     {"Convolution",
@@ -408,6 +441,61 @@ const GraphCase kCases[] = {
        b->binary(Node::XNNMultiply, y, in[0], z);
        b->bound(0, 1);
        b->unary(Node::XNNNegate, z, out[0]);
+     }},
+    {"LayerNorm",
+     {8},
+     {{1, 200, 129}},
+     {{1, 200, 129}},
+     [](PayloadBuilder* b, const Ids& in, const Ids& out) {
+       normalize_layer(b, in[0], b->internal({1, 200, 129}), out[0], 200, 129, true, 1 / 129.0f);
+     }},
+    {"LayerNormWithoutWeights",
+     {6},
+     {{1, 70, 256}},
+     {{1, 70, 256}},
+     [](PayloadBuilder* b, const Ids& in, const Ids& out) {
+       normalize_layer(b, in[0], b->internal({1, 70, 256}), out[0], 70, 256, false, 1 / 256.0f);
+     }},
+    {"LayerNormWhoseDifferenceIsRead",  // only the root mean square of the difference
+     {6},
+     {{1, 70, 256}},
+     {{1, 70, 256}, {1, 70, 256}},
+     [](PayloadBuilder* b, const Ids& in, const Ids& out) {
+       normalize_layer(b, in[0], out[1], out[0], 70, 256, true, 1 / 256.0f);
+     }},
+    {"LayerNormOfUnequalFactors",  // roots on x86 alone
+     kRootsOfOurs,
+     {{1, 70, 256}},
+     {{1, 70, 256}},
+     [](PayloadBuilder* b, const Ids& in, const Ids& out) {
+       normalize_layer(b, in[0], b->internal({1, 70, 256}), out[0], 70, 256, true, 1 / 200.0f);
+     }},
+    {"RootMeanSquareNorm",
+     {5},
+     {{1, 100, 200}},
+     {{1, 100, 200}},
+     [](PayloadBuilder* b, const Ids& in, const Ids& out) {
+       normalize(b, in[0], out[0], 100, 200);
+     }},
+    {"ProductReshapedBeforeASum",
+     {3},
+     {{200, 256}, {1, 200, 256}},
+     {{1, 200, 256}},
+     [](PayloadBuilder* b, const Ids& in, const Ids& out) {
+       const uint32_t product = b->internal({200, 256}), reshaped = b->internal({1, 200, 256});
+       connect(b, in[0], product, 256, 256);
+       reshape(b, product, reshaped, {1, 200, 256});
+       b->binary(Node::XNNAdd, in[1], reshaped, out[0]);
+     }},
+    {"ProductOfOtherRowsBeforeASum",
+     {1},
+     {{200, 256}, {400, 128}},
+     {{400, 128}},
+     [](PayloadBuilder* b, const Ids& in, const Ids& out) {
+       const uint32_t product = b->internal({200, 256}), reshaped = b->internal({400, 128});
+       connect(b, in[0], product, 256, 256);
+       reshape(b, product, reshaped, {400, 128});
+       b->binary(Node::XNNAdd, in[1], reshaped, out[0]);
      }},
     attention("BatchFirst", {2, 100, 3, 64}, {2, 100, 3, 64}, {0, 2, 1, 3}, {0, 2, 1, 3},
               {0, 2, 1, 3}),

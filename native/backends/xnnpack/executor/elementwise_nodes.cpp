@@ -6,8 +6,6 @@
 namespace edgewise::xnnpack {
 namespace {
 
-// Elements, below which a second thread comes too late.
-constexpr size_t kMostElements = 16384;
 // Of a group that is worth a step.
 constexpr size_t kLeastNodes = 3;
 
@@ -110,7 +108,7 @@ bool has_loops(const Graph& graph, const GraphNode& node) {
 
 bool is_few(const std::vector<Shape>& shapes, const GraphNode& node) {
   return std::max(shapes[node.inputs[0]].elements(), shapes[node.outputs[0]].elements()) <=
-         kMostElements;
+         kMostElementwise;
 }
 
 struct Maker {

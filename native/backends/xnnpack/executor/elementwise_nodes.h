@@ -10,6 +10,9 @@
 
 namespace edgewise::xnnpack {
 
+// Elements of a small node: below, a second thread comes too late.
+inline constexpr size_t kMostElementwise = 16384;
+
 // Part of what a node does. Values, kNone: not there; offsets in floats.
 struct NodeLoop {
   ElementwiseLoop loop;  // but for its addresses

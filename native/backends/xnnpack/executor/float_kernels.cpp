@@ -645,6 +645,68 @@ void exponentials(float* x, size_t stride, size_t rows, size_t columns, float sc
   }
 }
 
+// The sum of term(x, sum so far) over a row.
+template <typename Term>
+HWY_INLINE float sum_of_row(const float* x, size_t depth, Term term) {
+  constexpr size_t kSums = 4;
+  Vector sum[kSums];
+#pragma GCC unroll 4
+  for (size_t j = 0; j < kSums; ++j) sum[j] = hn::Zero(kVector);
+  size_t at = 0;
+  for (; at + kSums * kLanes <= depth; at += kSums * kLanes) {
+#pragma GCC unroll 4
+    for (size_t j = 0; j < kSums; ++j) {
+      sum[j] = term(hn::LoadU(kVector, x + at + j * kLanes), sum[j]);
+    }
+  }
+  for (; at < depth; at += kLanes) {
+    const size_t left = depth - at;
+    if (left >= kLanes) {
+      sum[0] = term(hn::LoadU(kVector, x + at), sum[0]);
+    } else {
+      const auto is_there = hn::FirstN(kVector, left);
+      sum[1] = hn::IfThenElse(is_there, term(hn::LoadN(kVector, x + at, left), sum[1]), sum[1]);
+    }
+  }
+  return hn::ReduceSum(kVector, hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3])));
+}
+
+void normalize(const Normalization& all) {
+  const float* x = all.in;
+  float* out = all.out;
+  const Vector mean_factor = hn::Set(kVector, all.mean_factor);
+  const Vector square_factor = hn::Set(kVector, all.square_factor);
+  for (size_t i = 0; i < all.rows; ++i, x += all.depth, out += all.depth) {
+    Vector mean = hn::Zero(kVector);
+    if (all.is_centered) {
+      const auto add = [&](Vector v, Vector sum) { return hn::MulAdd(v, mean_factor, sum); };
+      mean = hn::Set(kVector, sum_of_row(x, all.depth, add) + all.mean_offset);
+    }
+    const auto add_square = [&](Vector v, Vector sum) {
+      const Vector d = hn::Sub(v, mean);
+      return hn::MulAdd(hn::Mul(d, d), square_factor, sum);
+    };
+    const float squares = sum_of_row(x, all.depth, add_square);
+    const Vector scale =
+        hn::Div(hn::Set(kVector, 1.0f), hn::Sqrt(hn::Set(kVector, squares + all.epsilon)));
+    for (size_t at = 0; at < all.depth; at += kLanes) {
+      const size_t left = all.depth - at;
+      const bool is_whole = left >= kLanes;
+      const auto load = [&](const float* from) {
+        return is_whole ? hn::LoadU(kVector, from + at) : hn::LoadN(kVector, from + at, left);
+      };
+      Vector y = hn::Mul(hn::Sub(load(x), mean), scale);
+      if (all.weight != nullptr) y = hn::Mul(y, load(all.weight));
+      if (all.bias != nullptr) y = hn::Add(y, load(all.bias));
+      if (is_whole) {
+        hn::StoreU(y, kVector, out + at);
+      } else {
+        hn::StoreN(y, kVector, out + at, left);
+      }
+    }
+  }
+}
+
 void transpose(const float* from, size_t from_stride, size_t rows, size_t columns, float* to,
                size_t to_stride) {
   constexpr size_t kBlock = 16;
@@ -677,6 +739,7 @@ const FloatKernels* kernels_of_target() {
       .depthwise = depthwise,
       .hardswish = hardswish,
       .exponentials = exponentials,
+      .normalize = normalize,
       .transpose = transpose,
       .weight_only = weight_only_kernels_of_target()};
   return &kKernels;

@@ -79,6 +79,21 @@ struct DepthwiseRow {
   bool swishes = false;  // hardswish, after the clamp
 };
 
+// Rows of `depth` x become (x - mean) / sqrt(mean of that squared + epsilon) * weight + bias.
+struct Normalization {
+  bool is_centered = false;  // else no mean is subtracted
+  float mean_factor = 0;     // mean = sum of x * mean_factor + mean_offset
+  float mean_offset = 0;
+  float square_factor = 0;
+  float epsilon = 0;
+  const float* weight = nullptr;  // null: 1
+  const float* bias = nullptr;    // null: 0
+  size_t rows = 0;
+  size_t depth = 0;
+  const float* in = nullptr;
+  float* out = nullptr;  // may be `in`
+};
+
 // GEMMs with less of one of these are faster in XNNPACK, as measured. `rule` says it.
 struct GemmLimits {
   const char* rule;
@@ -108,6 +123,7 @@ struct FloatKernels {
   // Row by row x = exp(scale * (x - max of the row)); `sums` gets the rows' sums.
   void (*exponentials)(float* x, size_t stride, size_t rows, size_t columns, float scale,
                        float* sums);
+  void (*normalize)(const Normalization& rows);
   // to[i][j] = from[j][i] for i < columns, j < rows.
   void (*transpose)(const float* from, size_t from_stride, size_t rows, size_t columns, float* to,
                     size_t to_stride);

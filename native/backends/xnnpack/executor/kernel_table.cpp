@@ -8,6 +8,7 @@
 #include "backends/xnnpack/executor/fused_convolution.h"
 #include "backends/xnnpack/executor/fused_depthwise.h"
 #include "backends/xnnpack/executor/fused_gemm.h"
+#include "backends/xnnpack/executor/fused_normalization.h"
 #include "backends/xnnpack/executor/fused_row_gemm.h"
 #include "backends/xnnpack/executor/fused_unary.h"
 #include "backends/xnnpack/executor/fused_weight_only.h"
@@ -42,6 +43,15 @@ Found attention(const Choosing& c, size_t i, const char** rule) {
   return Fusion{nodes->nodes,
                 [&graph = c.graph, nodes = *nodes, &kernels = c.floats](ProgramState& state) {
                   return FusedAttention::make(graph, nodes, kernels, state);
+                }};
+}
+
+Found normalization(const Choosing& c, size_t i, const char** rule) {
+  const auto nodes = normalization_nodes(c.graph, c.shapes, c.readers, i);
+  if (!nodes || (*rule = normalization_rule(c.shapes, *nodes)) != nullptr) return {};
+  return Fusion{nodes->nodes,
+                [&graph = c.graph, nodes = *nodes, &kernels = c.floats](ProgramState& state) {
+                  return FusedNormalization::make(graph, nodes, kernels, state);
                 }};
 }
 
@@ -166,8 +176,11 @@ struct KernelRow {
   Choose choose;
 };
 
-// Tried for all nodes first: it takes nodes in front of the one that it starts from.
-constexpr KernelRow kFirstRows[] = {{"Attention", {NodeKind::kSoftmax}, attention}};
+// Tried for all nodes first: they take nodes in front of the one that they start from.
+constexpr KernelRow kFirstRows[] = {
+    {"Attention", {NodeKind::kSoftmax}, attention},
+    {"Normalization", {NodeKind::kReciprocalSquareRoot}, normalization},
+};
 
 constexpr KernelRow kRows[] = {
     {"Row GEMM", {NodeKind::kConvert}, row_gemm},

@@ -43,23 +43,35 @@ std::optional<LinearNodes> linear_nodes_of_any(const Graph& graph, const std::ve
                     .input = first.inputs[0],
                     .filter = first.inputs[1],
                     .bias = first.inputs[2],
-                    .result = first.outputs[0],
+                    .summed = first.outputs[0],
                     .output = first.outputs[0],
                     .min = first.min,
                     .max = first.max};
   if (!is_plain(graph, found.input) || !is_plain(graph, found.output)) return {};
   if (first.is_bounded()) return found;
-  const size_t next = readers.sole(graph, found.output);
+  size_t next = readers.sole(graph, found.output);
+  // The rows of a product may be given other leading dimensions first.
+  size_t reshape = Readers::kNoNode;
+  uint32_t summed = found.output;
+  if (next != Readers::kNoNode && first.kind == NodeKind::kFullyConnected &&
+      graph.nodes[next].kind == NodeKind::kStaticReshape && !is_taken[next]) {
+    reshape = next;
+    summed = graph.nodes[next].outputs[0];
+    if (shapes[summed].last() != shapes[found.output].last()) return found;
+    next = readers.sole(graph, summed);
+  }
   if (next == Readers::kNoNode || is_taken[next] || graph.nodes[next].kind != NodeKind::kAdd) {
     return found;
   }
   const GraphNode& sum = graph.nodes[next];
-  const uint32_t other = sum.inputs[0] == found.output ? sum.inputs[1] : sum.inputs[0];
-  if (!is_plain(graph, other) || !(shapes[other] == shapes[found.output]) ||
+  const uint32_t other = sum.inputs[0] == summed ? sum.inputs[1] : sum.inputs[0];
+  if (!is_plain(graph, other) || !(shapes[other] == shapes[summed]) ||
       !is_plain(graph, sum.outputs[0])) {
     return found;
   }
+  if (reshape != Readers::kNoNode) found.nodes.push_back(reshape);
   found.nodes.push_back(next);
+  found.summed = summed;
   found.residual = other;
   found.output = sum.outputs[0];
   found.min = sum.min;

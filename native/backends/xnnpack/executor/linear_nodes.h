@@ -14,15 +14,15 @@ struct LinearNodes {
   uint32_t input = kNone;
   uint32_t filter = kNone;
   uint32_t bias = kNone;
-  uint32_t result = kNone;    // of the linear node itself
-  uint32_t residual = kNone;  // of the result's shape
+  uint32_t summed = kNone;    // the linear node's result, or that reshaped
+  uint32_t residual = kNone;  // of its shape, is added to it
   uint32_t output = kNone;
   float min = 0;
   float max = 0;
 
   // Whether that is still so.
   bool can_take(const std::vector<Shape>& shapes) const {
-    return residual == kNone || shapes[residual] == shapes[result];
+    return residual == kNone || shapes[residual] == shapes[summed];
   }
 };
 
