@@ -38,7 +38,7 @@ def array(value: Any, how: Mapping[str, Any]) -> Any:
     value: a path, a file's bytes, a picture of Pillow's, or an array of uint8[height, width(, 3)].
     OSError if a file is no picture.
     """
-    picture = _opened(value)
+    picture = opened(value)
     if how.get("do_resize", False):
         picture = _resized(picture, how)
     pixels = np.asarray(picture, dtype=np.uint8)
@@ -55,7 +55,15 @@ def array(value: Any, how: Mapping[str, Any]) -> Any:
     return np.ascontiguousarray(values.transpose(2, 0, 1)[None])
 
 
-def _opened(value: Any) -> Any:
+def resized(picture: Any, size: tuple[int, int], how: Mapping[str, Any]) -> Any:
+    """One of Pillow's, of that width and height, by the filter that `how` tells."""
+    from PIL import Image
+
+    return picture.resize(size, Image.Resampling(int(how.get("resample", 2))))
+
+
+def opened(value: Any) -> Any:
+    """One of Pillow's, in colour, of what `array` takes."""
     try:
         from PIL import Image
     except ModuleNotFoundError as missing:

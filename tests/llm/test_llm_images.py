@@ -55,8 +55,9 @@ class Seeing:
         folder = self.path.with_suffix(".tokenizer")
         return Chat(load_tokenizer(folder), folder, generator.images)
 
-    def wanted(self, messages: list[dict[str, Any]]) -> list[int]:
-        """Greedy tokens of transformers' model, on prompts of its processor."""
+    def wanted(self, messages: list[dict[str, Any]], **cutting: Any) -> list[int]:
+        """Greedy tokens of transformers' model, on prompts of its processor, which cuts images as
+        `cutting` says."""
         model = transformers.AutoModelForImageTextToText.from_pretrained(self.folder).eval()
         whole = {"do_image_splitting": False, "do_pan_and_scan": False, "crop_to_patches": False}
         known = {k: v for k, v in whole.items() if hasattr(self.processor.image_processor, k)}
@@ -67,7 +68,9 @@ class Seeing:
             tokenize=False,
             add_generation_prompt=True,
         )
-        given = self.processor(text=[text], images=images, return_tensors="pt", **known)
+        given = self.processor(
+            text=[text], images=images, return_tensors="pt", **{**known, **cutting}
+        )
         with torch.no_grad():
             found = model.generate(
                 **given, max_new_tokens=NEW_TOKENS, min_new_tokens=NEW_TOKENS, do_sample=False
@@ -119,6 +122,41 @@ def test_tokens_are_those_of_transformers(kind: str, seeing: Any) -> None:
         generator.logits(chat.prompt([asks("What is it?", image)])) for image in images
     )
     assert np.abs(first - second).max() > 0.05, "what is in an image does not matter"
+
+
+CUTTING: dict[str, dict[str, Any]] = {
+    "idefics3": {"do_image_splitting": True, "size": {"longest_edge": 112}},
+    "smolvlm": {"do_image_splitting": True, "size": {"longest_edge": 112}},
+    "internvl": {"crop_to_patches": True, "min_patches": 1, "max_patches": 4},
+}
+
+
+@pytest.mark.parametrize("kind", CUTTING)
+def test_tokens_of_tiles_are_those_of_transformers(
+    kind: str, seeing: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, path = seeing(kind), tmp_path / "tiles.pte"
+    options = ["--quantize", "none", "--image-tiles", "4", "--max-context-len", "500"]
+    capsys.readouterr()
+    given = ["--checkpoint", str(model.folder), "--output", str(path), "--images"]
+    assert main(["llm", "export", *given, *options]) == 0
+    assert "4 tokens each, up to 4 tiles and the whole" in capsys.readouterr().out
+    generator = Generator(path)
+    folder = path.with_suffix(".tokenizer")
+    chat = Chat(load_tokenizer(folder), folder, generator.images)
+    counts = set()
+    for width, height in ((90, 130), (200, 60), (40, 41), (300, 290), (56, 112)):
+        messages = [asks("What is it?", picture(width, height, seed=width))]
+        prompt = chat.prompt(messages)
+        counts.add(sum(token >= generator.vocab_size for token in prompt))
+        written = generator.generate(prompt, max_new_tokens=NEW_TOKENS, ignore_eos=True)
+        assert list(written) == model.wanted(messages, **CUTTING[kind]), (width, height)
+    assert len(counts) > 1, "all images have as many tiles"
+    # Images of several shapes in one prompt, and a text behind them.
+    two = [picture(200, 60, seed=1), picture(60, 200, seed=2)]
+    messages = [asks("And these?", *two)]
+    written = generator.generate(chat.prompt(messages), max_new_tokens=NEW_TOKENS, ignore_eos=True)
+    assert list(written) == model.wanted(messages, **CUTTING[kind])
 
 
 def test_each_image_is_seen_once(seeing: Any) -> None:
@@ -213,6 +251,16 @@ def test_images_that_are_forgotten(seeing: Any, monkeypatch: pytest.MonkeyPatch)
 REFUSED_EXPORTS = {
     "a size where there is one": ("llava", ["--image-size", "56"], "images have one size"),
     "a side of no patches": ("qwen2_5_vl", ["--image-size", "60"], "try image_size=56"),
+    "tiles of a processor that cuts none": (
+        "llava",
+        ["--image-tiles", "4"],
+        "tiles need a processor that cuts images into some of 56 x 56 pixels; got CLIPImage",
+    ),
+    "fewer tiles than the processor cuts": (
+        "smolvlm",
+        ["--image-tiles", "3"],
+        "cut into 2 x 2 tiles or more; got image_tiles=3",
+    ),
     "more tokens than the context": (
         "llava",
         ["--max-context-len", "16"],

@@ -108,6 +108,15 @@ def export(
             min=16, metavar="N", help="Side in pixels, where images can have any. Default: 448."
         ),
     ] = None,
+    image_tiles: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            max=36,
+            metavar="N",
+            help="Most tiles that large images are cut into, beside the whole. Default: none.",
+        ),
+    ] = None,
     vision: Annotated[
         Literal["8da4w", "8da8w", "8w", "none"] | None,
         typer.Option(help="Linear layers of that part. Default: 8da8w, or none with the others."),
@@ -127,8 +136,8 @@ def export(
         raise CliError("[export] --group-size is for --quantize 8da4w")
     if images and checkpoint is None:
         raise CliError("[export] --images must come with --checkpoint")
-    if not images and (image_size is not None or vision is not None):
-        raise CliError("[export] --image-size and --vision are for --images")
+    if not images and any(given is not None for given in (image_size, image_tiles, vision)):
+        raise CliError("[export] --image-size, --image-tiles and --vision are for --images")
     if (method is None) != (calibration is None) or (method and checkpoint is None):
         raise CliError("[export] --method must come with --calibration and --checkpoint")
     if not output.parent.is_dir():
@@ -152,7 +161,7 @@ def export(
     encoder, image_prompt = None, None
     if images and checkpoint is not None:
         with out.progress("comparing what it sees with transformers"):
-            inputs, image_prompt = read_processor(checkpoint, image_size)
+            inputs, image_prompt = read_processor(checkpoint, image_size, image_tiles)
             encoder = vision_encoder(model, inputs)
         model = making.text_part(model)
     layers = getattr(model.config, "decoder_layers", model.config.num_hidden_layers)
@@ -204,6 +213,7 @@ def export(
             "height": encoder.inputs.size[0],
             "width": encoder.inputs.size[1],
             "tokens": image_prompt.count,
+            "tiles": image_tiles,
             "linear": vision,
         },
         "images_left_out": not images and checkpoint is not None and _can_see(checkpoint),
@@ -274,7 +284,8 @@ def _lines(told: dict[str, Any]) -> list[str]:
     if images := told["images"]:
         size = f"{images['width']} x {images['height']}"
         kind = "float32" if images["linear"] == "none" else images["linear"]
-        lines.append(f"images:  {size} pixels, {images['tokens']} tokens each; in {kind}")
+        tiles = f", up to {images['tiles']} tiles and the whole" if images["tiles"] else ""
+        lines.append(f"images:  {size} pixels, {images['tokens']} tokens each{tiles}; in {kind}")
     if told["images_left_out"]:
         lines.append("images:  left out; the model can see them with --images")
     if not told["is_tested"]:

@@ -87,13 +87,16 @@ class Chat:
                 f"[chat] a prompt must have {how.placeholder!r} once for each image; got "
                 f"{text.count(how.placeholder)} for {len(images)} images; try messages without it"
             )
-        tokens = self._tokenizer.encode(text.replace(how.placeholder, how.text), special=False)
+        before, *behind = text.split(how.placeholder)
+        prepared = [self._images.prepared(image, how) for image in images]
+        parts = [word + more for (word, _), more in zip(prepared, behind, strict=True)]
+        tokens = self._tokenizer.encode("".join([before, *parts]), special=False)
         at = [index for index, token in enumerate(tokens) if token == how.token]
-        seen = [token for image in images for token in self._images.prepared(image, how)]
+        seen = [token for _, of_image in prepared for token in of_image]
         if len(at) != len(seen):
             raise ValueError(
-                f"[chat] a prompt must have {how.count} tokens {how.token} for each image; got "
-                f"{len(at)} for {len(images)} images; try messages without what stands for them"
+                f"[chat] a prompt must have {len(seen)} tokens {how.token} for {len(images)} "
+                f"images; got {len(at)}; try messages without what stands for them"
             )
         for index, token in zip(at, seen, strict=True):
             tokens[index] = token

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from edgewise.files import read_json
+from edgewise.llm.tiles import Tiling
 from edgewise.pictures import array
 from edgewise.runtime import Program
 
@@ -33,7 +34,8 @@ class ImagePrompt:
     """What a prompt has for an image.
 
     placeholder: what the chat template writes. text: what is there instead, in which `token` stands
-    `count` times for a vector of the image. picture: settings of `edgewise.pictures.array`.
+    `count` times for a vector of the image; `word` is what a text has for it. picture: settings of
+    `edgewise.pictures.array`. tiling: how a large image is cut; None: it is not.
     """
 
     placeholder: str
@@ -41,6 +43,8 @@ class ImagePrompt:
     token: int
     count: int
     picture: dict[str, Any]
+    word: str = ""
+    tiling: Tiling | None = None
 
     def save(self, folder: Path) -> None:
         """Writes it to the folder of a model's tokenizer."""
@@ -55,8 +59,10 @@ class ImagePrompt:
         if not path.is_file():
             return None
         try:
-            return ImagePrompt(**read_json(path.read_bytes()))
-        except (TypeError, ValueError) as failure:
+            told = read_json(path.read_bytes())
+            tiling = told.get("tiling")
+            return ImagePrompt(**{**told, "tiling": tiling and Tiling(**tiling)})
+        except (AttributeError, TypeError, ValueError) as failure:
             raise ValueError(
                 f"[images] must be what edgewise llm export wrote; got {path}: {failure}"
             ) from None
@@ -154,11 +160,15 @@ class ImageEncoder:
                     "[images] an image of the text is not known any more; try the prompt again"
                 ) from None
 
-    def prepared(self, picture: Any, how: ImagePrompt) -> list[int]:
-        """The tokens of a picture: a path, a file's bytes, one of Pillow's, or uint8[height, width,
-        3]. ValueError if it cannot be read."""
+    def prepared(self, picture: Any, how: ImagePrompt) -> tuple[str, list[int]]:
+        """What a text has for a picture, and the tokens in it: a path, a file's bytes, one of
+        Pillow's, or uint8[height, width, 3]. ValueError if it cannot be read."""
         try:
-            return self.tokens(array(picture, how.picture))
+            if how.tiling is None:
+                return how.text, self.tokens(array(picture, how.picture))
+            tiles, texts = how.tiling.cut(picture, how.picture)
+            tokens = [token for tile in tiles for token in self.tokens(tile)]
+            return (how.word * how.count).join(texts), tokens
         except OSError as failure:  # Pillow's, for what is no picture
             raise ValueError(
                 f"[images] a picture must be one that Pillow reads; got {failure}"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import torch
 from edgewise.files import read_json
 from edgewise.llm.export.vision import Arrange, ImageInputs
 from edgewise.llm.images import ImagePrompt
+from edgewise.llm.tiles import Tiling
 from edgewise.pictures import KNOWN, array
 
 __all__ = ["read_processor"]
@@ -30,13 +34,14 @@ _LARGEST_STEP = 0.06
 
 
 def read_processor(
-    checkpoint: str | Path, image_size: int | None = None
+    checkpoint: str | Path, image_size: int | None = None, image_tiles: int | None = None
 ) -> tuple[ImageInputs, ImagePrompt]:
     """Of a folder as `save_pretrained` writes it: what the model takes, and what goes before it.
 
     image_size: the side in pixels of a square, for models that take images of any size; None for
-    their own, or 448. ValueError if there is no processor, it lacks a package, or images of one
-    size cannot be prepared here as it does.
+    their own, or 448. image_tiles: the most tiles of an image, beside the whole; None for the whole
+    alone. ValueError if there is no processor, it lacks a package, cuts no tiles, or images cannot
+    be prepared here as it does.
     """
     about = _about(Path(checkpoint))
     processor = _processor(Path(checkpoint), about)
@@ -63,10 +68,10 @@ def read_processor(
     sample = samples[0]
     token = _image_token(Path(checkpoint))
     count = int((sample["input_ids"] == token).sum())
-    text = processor.tokenizer.text.removeprefix(_BEFORE).removesuffix(_BEHIND)
-    if count == 0 or _BEFORE + text + _BEHIND != processor.tokenizer.text:
+    text = _text_of_image(processor)
+    if count == 0:
         raise ValueError(
-            f"[images] an image must be tokens {token} of a prompt; got {count} of them in "
+            f"[images] an image must be tokens {token} of a prompt; got 0 of them in "
             f"{processor.tokenizer.text[:80]!r} of {_name(processor)}"
         )
     constants = {name: sample[name] for name in _of_images(sample) if name != "pixel_values"}
@@ -76,7 +81,72 @@ def read_processor(
         _, rows, columns = constants["image_grid_thw"][0].tolist()
         grid = (rows // merge, columns // merge)
     inputs = ImageInputs(size, count, token, arrange, grid, constants, sample)
-    return inputs, ImagePrompt(placeholder, text, token, count, settings)
+    word = processor.tokenizer.convert_ids_to_tokens(token)
+    prompt = ImagePrompt(placeholder, text, token, count, settings, word)
+    if image_tiles is not None:
+        prompt = replace(prompt, tiling=_tiling(processor, prompt, size, image_tiles))
+    return inputs, prompt
+
+
+def _tiling(processor: Any, prompt: ImagePrompt, size: tuple[int, int], image_tiles: int) -> Tiling:
+    """How the processor cuts images into `image_tiles` tiles of that size or fewer.
+
+    ValueError if it cuts none, or we would make other ones of some pictures.
+    """
+    side = size[0]
+    options: dict[str, Any]
+    if hasattr(processor.image_processor, "do_image_splitting") and size == (side, side):
+        most = math.isqrt(image_tiles)  # along an edge
+        tiling = Tiling("longest_edge", side, most, {})
+        options = {"do_image_splitting": True, "size": {"longest_edge": most * side}}
+        grids = [(most, n) for n in range(1, most + 1)] + [(n, most) for n in range(1, most)]
+    elif hasattr(processor.image_processor, "crop_to_patches") and size == (side, side):
+        most = image_tiles
+        tiling = Tiling("aspect", side, most, {})
+        options = {"crop_to_patches": True, "min_patches": 1, "max_patches": most}
+        grids = [(r, c) for r in range(1, most + 1) for c in range(1, most // r + 1)]
+    else:
+        raise ValueError(
+            f"[images] tiles need a processor that cuts images into some of {side} x {side} "
+            f"pixels; got {type(processor.image_processor).__name__}; try without --image-tiles"
+        )
+    if most < 2:
+        raise ValueError(
+            f"[images] the model's images are cut into 2 x 2 tiles or more; got "
+            f"image_tiles={image_tiles}; try 4"
+        )
+    texts: dict[str, list[str]] = {}
+    exact = [n for rows, columns in grids for n in (rows * side, columns * side)]
+    odd = (90, 60, 60, 90, 200, 199, 300, 40, 40, 300, 2 * side + 7, side + 5, side - 3, 2 * side)
+    for picture in [*_pictures(*exact), *_pictures(*odd)]:
+        sample = _prepared(processor, picture, prompt.placeholder, options)
+        wanted = sample["pixel_values"].reshape(-1, 3, side, side)
+        parts = _text_of_image(processor).split(prompt.word * prompt.count)
+        tiles, grid = tiling.tiles(picture, prompt.picture)
+        plain = {**prompt.picture, "do_resize": False, "do_center_crop": False}
+        pixels = torch.cat([torch.from_numpy(array(tile, plain)) for tile in tiles])
+        known = texts.setdefault(f"{grid[0]}x{grid[1]}", parts)
+        is_same = pixels.shape == wanted.shape and len(parts) == len(tiles) + 1 and known == parts
+        if not is_same or float((pixels - wanted).abs().max()) > _LARGEST_STEP:
+            raise ValueError(
+                f"[images] images must be cut into tiles as Idefics 3 or InternVL do; got other "
+                f"ones of {picture.width} x {picture.height} pixels from "
+                f"{type(processor.image_processor).__name__}; try without --image-tiles, and "
+                f"please tell us of this processor"
+            )
+    return replace(tiling, texts=texts)
+
+
+def _text_of_image(processor: Any) -> str:
+    """What the processor's last prompt has for its image. ValueError if it changed more."""
+    whole: str = processor.tokenizer.text
+    text = whole.removeprefix(_BEFORE).removesuffix(_BEHIND)
+    if _BEFORE + text + _BEHIND != whole:
+        raise ValueError(
+            f"[images] a processor must put an image into a text, and no more; got "
+            f"{whole[:80]!r} of {_name(processor)}"
+        )
+    return text
 
 
 def _about(folder: Path) -> dict[str, Any]:
@@ -165,11 +235,14 @@ def _pictures(*sides: int) -> list[Any]:
     return [Image.fromarray(one).resize((wide, high), 3) for one, wide, high in pairs]
 
 
-def _prepared(processor: Any, picture: Any, placeholder: str) -> dict[str, torch.Tensor]:
+def _prepared(
+    processor: Any, picture: Any, placeholder: str, options: Mapping[str, Any] | None = None
+) -> dict[str, torch.Tensor]:
     text = _BEFORE + placeholder + _BEHIND
     splitting = {n: False for n in _SPLITTING if hasattr(processor.image_processor, n)}
+    given = {"return_tensors": "pt", **splitting, **(options or {})}
     try:
-        made = processor(text=[text], images=[picture], return_tensors="pt", **splitting)
+        made = processor(text=[text], images=[picture], **given)
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as failure:
         raise ValueError(
             f"[images] the model's processor must take a text with {placeholder!r} and a picture; "
