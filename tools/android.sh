@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # android.sh API ABI...
 # Builds libedgewise_jni.so for each ABI with the NDK that ANDROID_NDK_HOME or ANDROID_NDK_ROOT names,
-# and build/android/edgewise.aar of them; API: the first version of Android that it serves.
+# and build/android/edgewise.aar of them; API: the first version of Android that it serves. With
+# KLEIDIAI_SOURCE_DIR, a clone of Arm's project, libraries for 64-bit Arm have its kernels.
 set -euo pipefail
 
 api=$1
@@ -26,6 +27,7 @@ for abi in "$@"; do
   "$here/quiet.sh" --show '^-- XNNPACK' "build/logs/android-$abi-configure.log" "configure for $abi" \
     cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release --toolchain "$toolchain" \
     -DANDROID_ABI="$abi" -DANDROID_PLATFORM="android-$api" -DANDROID_STL=c++_static \
+    ${KLEIDIAI_SOURCE_DIR:+-DEDGEWISE_KLEIDIAI_SOURCE_DIR="$KLEIDIAI_SOURCE_DIR"} \
     -DEDGEWISE_BUILD_JAVA=ON -DEDGEWISE_BUILD_C=OFF -DEDGEWISE_BUILD_TOOLS=OFF
   "$here/quiet.sh" "build/logs/android-$abi.log" "build for $abi" \
     cmake --build "$build" --target edgewise_java edgewise_runtime edgewise_kernels \

@@ -2,7 +2,8 @@
 
     python tools/macos_wheels.py SOURCES [--python 3.10 3.11 3.12]
 
-SOURCES is what cmake/fetch_sources.cmake made on a Debian. Each wheel is made by its own Python
+SOURCES is what cmake/fetch_sources.cmake made on a Debian; a folder `kleidiai` in it, a clone of
+Arm's project, is used as well. Each wheel is made by its own Python
 (from 3.12 on one serves all that follow), may need nothing but the system's libraries, and is
 installed with torch into an environment of its own, where a model is lowered and run.
 """
@@ -41,6 +42,8 @@ def build(version: str, sources: Path) -> Path:
         shutil.rmtree(old, ignore_errors=True)
     settings = [f"cmake.define.{name}_SOURCE_DIR={sources / at}" for name, at in FOLDERS.items()]
     settings += [f"build-dir={native}", "cmake.define.XNNPACK_ENABLE_KLEIDIAI=OFF"]
+    if (kleidiai := sources / "kleidiai").is_dir():
+        settings.append(f"cmake.define.EDGEWISE_KLEIDIAI_SOURCE_DIR={kleidiai}")
     options = [part for setting in settings for part in ("-C", setting)]
     run(python, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", *options,
         "-w", folder, Path(__file__).parents[1], SOURCE_DATE_EPOCH=time_of_commit(),
