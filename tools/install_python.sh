@@ -25,4 +25,4 @@ quiet build/logs/pip-build.log "pip install build tools" "${pip[@]}" \
   "scikit-build-core>=1.1,<2" "nanobind>=3.1,<4"
 quiet build/logs/pip-edgewise.log "pip install edgewise and its extras" "${pip[@]}" \
   --no-build-isolation -C wheel.cmake=false -C editable.mode=inplace \
-  -e ".[cli,docs,export,ethosu,llm,model-explorer,models,neutron,peer,ray,scale,serve,dev]"
+  -e ".[cli,docs,export,ethosu,llm,model-explorer,models,neutron,peer,ray,scale,serve,sound,dev]"

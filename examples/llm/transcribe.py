@@ -69,7 +69,7 @@ def main() -> None:
     sound = speech(options.text)
     transcriber = Transcriber(path)
     start = time.perf_counter()
-    tokens = list(transcriber.transcribe(sound, max_new_tokens=20))
+    tokens = [t for part in transcriber.transcribe(sound, max_new_tokens=20) for t in part.tokens]
     seconds = time.perf_counter() - start
     print(f"wrote {path}: {path.stat().st_size / 1e6:.1f} MB, random weights")
     print(f"sound: {len(sound) / 16_000:.1f} s; {len(tokens)} tokens in {seconds:.2f} s")

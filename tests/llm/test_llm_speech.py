@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import wave
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from edgewise.llm.mel import RATE, log_mel
+from edgewise.llm.mel import RATE, log_mel, log_mel_of_all
+from edgewise.llm.subtitles import FORMATS
+from edgewise.llm.timestamps import Segment, Timestamps
 from edgewise.llm.transcriber import Transcriber, read_wav
 
 transformers = pytest.importorskip("transformers")
@@ -19,8 +22,8 @@ FRAMES = 120
 START = [3, 7]
 
 
-def whisper() -> Any:
-    """Random weights of a size at which one token stands out."""
+def whisper(eos: int = 2) -> Any:
+    """Random weights of a size at which one token stands out. eos: the token that ends a text."""
     config = transformers.WhisperConfig(
         vocab_size=300,
         num_mel_bins=80,
@@ -35,10 +38,10 @@ def whisper() -> Any:
         max_target_positions=64,
         decoder_start_token_id=3,
         bos_token_id=1,
-        eos_token_id=2,
-        pad_token_id=2,
+        eos_token_id=eos,
+        pad_token_id=eos,
         suppress_tokens=[11, 12],
-        begin_suppress_tokens=[2, 13],
+        begin_suppress_tokens=[eos, 13],
         tie_word_embeddings=False,
     )
     torch.manual_seed(0)
@@ -132,12 +135,157 @@ def test_features(bands: int) -> None:
         assert np.abs(got - want).max() < 1e-4
 
 
-def test_long_sound_goes_piece_by_piece(made: tuple[Any, Path]) -> None:
+def test_long_sound_without_times_goes_piece_by_piece(made: tuple[Any, Path]) -> None:
     transcriber = Transcriber(made[1])
     found = list(transcriber.transcribe(sound(2.5), START, max_new_tokens=5))
-    one = list(transcriber.generate(log_mel(sound(2.5), 80, FRAMES), START, max_new_tokens=5))
-    assert found[: len(one)] == one
-    assert len(found) > len(one)
+    assert [(one.start, one.end) for one in found] == [(0, 1.2), (1.2, 2.4), (2.4, 2.5)]
+    features = log_mel_of_all(sound(2.5), 80)[None, :, :FRAMES]
+    assert found[0].tokens == list(transcriber.generate(features, START, max_new_tokens=5))
+    with pytest.raises(ValueError, match="tells no times"):
+        transcriber.generate(features, START, times=True)
+    with pytest.raises(ValueError, match="tells no languages apart"):
+        transcriber.detect_language(features)
+
+
+NO_TIMES, EOS = 200, 190
+"""Tokens; times follow the first."""
+LANGUAGES = {"<|en|>": 191, "<|de|>": 192, "<|fr|>": 193}
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def timed(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    """A model that writes times, of other weights each time."""
+    from edgewise.llm.export.speech import lower_whisper
+
+    model = whisper(EOS)
+    torch.manual_seed(request.param)
+    with torch.no_grad():
+        model.proj_out.weight.normal_(0, 0.6)
+    told = model.generation_config
+    told.no_timestamps_token_id, told.lang_to_id, told.is_multilingual = NO_TIMES, LANGUAGES, False
+    told.max_initial_timestamp_index = 20 if request.param == 1 else None
+    path = tmp_path_factory.mktemp("timed") / "whisper.pte"
+    lower_whisper(model, max_seq_len=4).save(path)
+    return model, path
+
+
+@pytest.mark.parametrize("seconds", [1.3, 3.14, 6])
+def test_times_are_those_of_transformers(timed: tuple[Any, Path], seconds: float) -> None:
+    """Each text begins where the last segment that was whole has ended."""
+    model, path = timed
+    transcriber = Transcriber(path)
+    heard = log_mel_of_all(sound(seconds), 80)[None, :, :FRAMES]
+    start = [*transcriber.start_ids, transcriber.detect_language(heard)]
+    found = list(transcriber.transcribe(sound(seconds), start, max_new_tokens=40))
+    extractor = transformers.WhisperFeatureExtractor(feature_size=80)
+    features = extractor(
+        sound(seconds),
+        sampling_rate=RATE,
+        return_tensors="pt",
+        truncation=False,
+        padding="longest",
+    ).input_features
+    options = {"return_timestamps": True, "return_segments": True, "max_new_tokens": 40}
+    with torch.no_grad():
+        wanted = model.generate(features, **options)["segments"][0]
+    told = [
+        (float(one["start"]), float(one["end"]), [t for t in one["tokens"] if t <= NO_TIMES])
+        for one in wanted
+    ]
+    told = [(start, end, [int(t) for t in tokens]) for start, end, tokens in told if tokens]
+    assert len(told) > (seconds > 2), "one segment shows no times"
+    assert [one.tokens for one in found] == [tokens for _, _, tokens in told]
+    for one, (start, end, _) in zip(found, told, strict=True):
+        assert (one.start, one.end) == pytest.approx((start, end), abs=1e-6)
+
+
+def test_the_language_is_that_of_transformers(timed: tuple[Any, Path]) -> None:
+    model, path = timed
+    transcriber = Transcriber(path)
+    assert transcriber.language_ids == sorted(LANGUAGES.values())
+    features = transcriber.features(sound(1))
+    with torch.no_grad():
+        (wanted,) = model.detect_language(torch.from_numpy(features), num_segment_frames=FRAMES)
+    assert transcriber.detect_language(features) == int(wanted)
+
+
+TEXTS = {
+    # Times of a text, of 10 written tokens; frames that were heard. Segments; frames moved on.
+    "no time": ([5, 6], 100, [(0, 1.0, [5, 6])], 100),
+    "one time at the end": ([201, 5, 211], 100, [(0, 0.2, [5])], 100),
+    "only a beginning": ([201, 5, 6], 100, [(0, 1.0, [5, 6])], 100),
+    "two segments": ([201, 5, 211, 211, 6, 221], 100, [(0, 0.2, [5]), (0.2, 0.4, [6])], 100),
+    "one that is cut off": ([201, 5, 211, 211, 6], 100, [(0, 0.2, [5])], 20),
+    "only times": ([201, 201], 100, [(0, 0, [])], 100),
+    "nothing": ([], 100, [(0, 1.0, [])], 100),
+}
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_segments_of_a_text(case: str) -> None:
+    written, frames, wanted, moved = TEXTS[case]
+    found, on = Timestamps(NO_TIMES, EOS).segments(written, frames)
+    assert [(one.start, one.end, one.tokens) for one in found] == [
+        (pytest.approx(start), pytest.approx(end), tokens) for start, end, tokens in wanted
+    ]
+    assert on == moved
+
+
+def vocabulary(folder: Path) -> Path:
+    """A tokenizer whose words are w0, w1, ..., with a Whisper's special tokens."""
+    tokenizers = pytest.importorskip("tokenizers")
+    names = {f" w{n}": n for n in range(300)}
+    special = {**LANGUAGES, "<|transcribe|>": 194, "<|translate|>": 195, "<|notimestamps|>": 200}
+    special |= {f"<|{n * 0.02:.2f}|>": 201 + n for n in range(99)}
+    words = {name: n for name, n in names.items() if n not in special.values()} | special
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token=" w0"))
+    made.decoder = tokenizers.decoders.Fuse()
+    made.add_special_tokens(list(special))
+    made.save(str(folder / "tokenizer.json"))
+    return folder / "tokenizer.json"
+
+
+def test_times_on_the_command_line(
+    timed: tuple[Any, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from edgewise.cli import main
+
+    path, heard = timed[1], tmp_path / "a.wav"
+    with wave.open(str(heard), "wb") as file:
+        file.setparams((1, 2, RATE, 0, "NONE", ""))
+        file.writeframes((sound(3) * 32767).astype("<i2").tobytes())
+    given = ["llm", "transcribe", str(path), str(heard), "--max-new-tokens", "30"]
+    known = ["--tokenizer", str(vocabulary(tmp_path))]
+    assert main([*given, *known, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert f"<|{told['language']}|>" in LANGUAGES
+    assert len(told["segments"]) > 1
+    special = [*LANGUAGES.values(), 194, 195]
+    assert told["text"] == "".join(f" w{t}" for t in told["tokens"] if t not in special)
+    assert main([*given, *known]) == 0
+    said = capsys.readouterr()
+    assert said.out.strip() == told["text"].strip()
+    assert f"language: {told['language']}" in said.err
+    assert main([*given, *known, "--language", told["language"], "--format", "srt", "--quiet"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("1\n00:00:00,")
+    assert shown.count(" --> ") == len(told["segments"])
+    assert main([*given, *known, "--format", "vtt"]) == 0
+    assert capsys.readouterr().out.startswith("WEBVTT\n\n00:00:00.")
+    assert main([*given, "--format", "vtt"]) != 0
+    assert "--format need a tokenizer" in " ".join(capsys.readouterr().err.split())
+    assert main([*given, *known, "--language", "xx"]) != 0
+    assert "one of the model's languages" in " ".join(capsys.readouterr().err.split())
+
+
+def test_subtitles() -> None:
+    segment = Segment(3661.5, 3662.0004, [5])
+    assert FORMATS["srt"](7, segment, " So --> we ") == (
+        "7\n01:01:01,500 --> 01:01:02,000\nSo --> we\n"
+    )
+    assert FORMATS["vtt"](7, segment, " So --> we ") == (
+        "01:01:01.500 --> 01:01:02.000\nSo -> we\n"
+    )
 
 
 def test_what_does_not_fit_is_refused(made: tuple[Any, Path], tmp_path: Path) -> None:
@@ -147,12 +295,6 @@ def test_what_does_not_fit_is_refused(made: tuple[Any, Path], tmp_path: Path) ->
     with pytest.raises(ValueError, match="below 300"):
         transcriber.generate(np.zeros((1, 80, FRAMES)), [300])
     path = tmp_path / "a.wav"
-    for rate, width, message in ((8000, 2, "8000 Hz and 16 bits"), (RATE, 1, "8 bits")):
-        with wave.open(str(path), "wb") as file:
-            file.setparams((1, width, rate, 0, "NONE", ""))
-            file.writeframes(bytes(64))
-        with pytest.raises(ValueError, match=message):
-            read_wav(path)
     path.write_bytes(b"no sound")
     with pytest.raises(ValueError, match="a WAV file"):
         read_wav(path)
@@ -185,3 +327,34 @@ def test_wav(tmp_path: Path) -> None:
         file.setparams((2, 2, RATE, 0, "NONE", ""))
         file.writeframes(np.array([[16384, 0], [-32768, -32768]], dtype="<i2").tobytes())
     assert read_wav(path).tolist() == [0.25, -1.0]
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+def test_widths_of_wav(width: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.wav"
+    most = 1 << (8 * width - 1)
+    numbers = [0, most // 2, -most, most - 1]
+    if width == 1:
+        data = bytes(n + 128 for n in numbers)
+    else:
+        data = b"".join(n.to_bytes(width, "little", signed=True) for n in numbers)
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, width, RATE, 0, "NONE", ""))
+        file.writeframes(data + b"x" * (width - 1))  # a last sample that is cut off
+    assert read_wav(path) == pytest.approx([0, 0.5, -1, 1 - 1 / most], abs=1e-7)
+
+
+def test_rates_of_wav(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.wav"
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, 44100, 0, "NONE", ""))
+        tone = np.sin(2 * np.pi * 440 * np.arange(44100) / 44100)
+        file.writeframes((tone * 16384).astype("<i2").tobytes())
+    pytest.importorskip("scipy")
+    found = read_wav(path)
+    assert len(found) == RATE
+    wanted = np.sin(2 * np.pi * 440 * np.arange(RATE) / RATE) / 2
+    assert np.abs(found - wanted)[100:-100].max() < 2e-3
+    monkeypatch.setitem(sys.modules, "scipy.signal", None)
+    with pytest.raises(ModuleNotFoundError, match=r"16000 samples a second.*got 44100"):
+        read_wav(path)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -197,35 +198,70 @@ def _plain(message: dict[str, Any]) -> dict[str, Any]:
 
 def transcribe(
     model: PteFile,
-    sound: Annotated[Path, typer.Argument(metavar="WAV", help="Of 16 kHz and 16 bits.")],
+    sound: Annotated[Path, typer.Argument(metavar="WAV", help="Other rates than 16 kHz by SciPy.")],
     tokenizer: TokenizerFile = None,
     language: Annotated[
-        str | None, typer.Option(metavar="CODE", help="Such as en, for models of several.")
+        str | None, typer.Option(metavar="CODE", help="Such as en. Default: what the model hears.")
     ] = None,
     translate: Annotated[
         bool, typer.Option("--translate", help="To English, for models of several languages.")
     ] = False,
+    format: Annotated[
+        Literal["text", "srt", "vtt"], typer.Option(help="srt, vtt: subtitles, with times.")
+    ] = "text",
     max_new_tokens: MaxNewTokens = None,
     threads: Threads = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Text to standard output. Sound of more than 30 s is taken piece by piece."""
+    """Text to standard output, as it is heard."""
+    from edgewise.llm.subtitles import FORMATS, head_of
     from edgewise.llm.text import load_tokenizer
-    from edgewise.llm.transcriber import Transcriber, beginning, read_wav
+    from edgewise.llm.transcriber import Transcriber, beginning, language_of, read_wav
 
     out = Output(json=json, quiet=quiet)
     transcriber = Transcriber(model, threads=threads)
     found = tokenizer_of(model, tokenizer)
     known = None if found is None else load_tokenizer(found)
-    if known is None and (language or translate):
-        raise CliError("[transcribe] --language and --translate need a tokenizer; try --tokenizer")
-    start = beginning(known, transcriber.start_ids, language, translate) if known else ()
-    tokens = list(transcriber.transcribe(read_wav(sound), start, max_new_tokens=max_new_tokens))
-    text = None if known is None else known.decode(tokens)
-    told = {"file": str(model), "text": text, "tokens": tokens}
-    shown_text = shown(text) if text is not None else " ".join(map(str, tokens))
-    out.result(told, lambda console: print(shown_text, flush=True))
+    if known is None and (language or translate or format != "text"):
+        raise CliError(
+            "[transcribe] --language, --translate and --format need a tokenizer; try --tokenizer"
+        )
+    if format != "text" and transcriber.times is None:
+        raise CliError(
+            f"[transcribe] --format {format} needs a model that tells times; got {model}; try "
+            f"edgewise llm export again"
+        )
+    samples = read_wav(sound)
+    if known is not None and language is None and transcriber.language_ids:
+        token = transcriber.detect_language(transcriber.features(samples))
+        language = language_of(known, token)
+        out.note(f"language: {language}")
+    start: Sequence[int] = ()
+    if known is not None:
+        times = transcriber.times is not None
+        start = beginning(known, transcriber.start_ids, language, translate, times)
+    segments: list[dict[str, Any]] = []
+    if not json:
+        print(head_of(format), end="")
+    for one in transcriber.transcribe(samples, start, max_new_tokens=max_new_tokens):
+        text = None if known is None else known.decode(one.tokens)
+        segments.append({"start": one.start, "end": one.end, "text": text, "tokens": one.tokens})
+        if not json:
+            shown_text = " ".join(map(str, one.tokens)) if text is None else shown(text)
+            if format == "text":
+                print(shown_text, end="" if text is not None else " ", flush=True)
+            else:
+                print(FORMATS[format](len(segments), one, shown_text), flush=True)
+    texts = [part["text"] for part in segments]
+    told = {
+        "file": str(model),
+        "language": language,
+        "text": None if known is None else "".join(texts),
+        "tokens": [token for part in segments for token in part["tokens"]],
+        "segments": segments,
+    }
+    out.result(told, lambda console: print(flush=True) if format == "text" else None)
 
 
 def serve(

@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["RATE", "log_mel"]
+__all__ = ["FRAMES_PER_SECOND", "RATE", "log_mel", "log_mel_of_all"]
 
 RATE = 16_000
 """Samples a second."""
 _WINDOW, _HOP = 400, 160
+FRAMES_PER_SECOND = RATE // _HOP
+_BLOCK = 4096
+"""Frames that are computed at once."""
 _LINEAR, _PER_HZ, _LOG = 1000.0, 3 / 200, 27 / np.log(6.4)
 
 
@@ -29,13 +32,24 @@ def log_mel(sound: Any, bands: int, frames: int) -> Any:
     padded = np.zeros(count, dtype=np.float64)
     given = np.asarray(sound, dtype=np.float64).reshape(-1)[:count]
     padded[: len(given)] = given
-    padded = np.pad(padded, _WINDOW // 2, mode="reflect")
+    return log_mel_of_all(padded, bands)[None]
+
+
+def log_mel_of_all(sound: Any, bands: int) -> Any:
+    """The same of as many whole hops as there are, at least one: float32 [bands, frames]."""
+    sound = np.asarray(sound, dtype=np.float64).reshape(-1)
+    count = max(len(sound) // _HOP, 1)
+    if len(sound) <= _WINDOW // 2:
+        sound = np.pad(sound, (0, _WINDOW // 2 + 1 - len(sound)))
+    padded = np.pad(sound, _WINDOW // 2, mode="reflect")
     window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(_WINDOW) / _WINDOW)
-    pieces = np.lib.stride_tricks.sliding_window_view(padded, _WINDOW)[::_HOP][:frames]
-    power = np.abs(np.fft.rfft(pieces * window, axis=-1)) ** 2
-    levels = np.log10(np.maximum(_filters(bands) @ power.T, 1e-10))
-    levels = np.maximum(levels, levels.max() - 8)
-    return ((levels + 4) / 4).astype(np.float32)[None]
+    pieces = np.lib.stride_tricks.sliding_window_view(padded, _WINDOW)[::_HOP][:count]
+    levels = np.empty((bands, count), dtype=np.float32)
+    for first in range(0, count, _BLOCK):
+        power = np.abs(np.fft.rfft(pieces[first : first + _BLOCK] * window, axis=-1)) ** 2
+        levels[:, first : first + _BLOCK] = np.log10(np.maximum(_filters(bands) @ power.T, 1e-10))
+    np.maximum(levels, levels.max() - 8, out=levels)
+    return (levels + 4) / 4
 
 
 @lru_cache(maxsize=4)

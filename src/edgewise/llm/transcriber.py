@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import wave
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from edgewise.llm.calls import constants
-from edgewise.llm.mel import RATE, log_mel
+from edgewise.llm.mel import FRAMES_PER_SECOND, RATE, log_mel, log_mel_of_all
 from edgewise.llm.text import Tokenizer
-from edgewise.runtime import Runtime
+from edgewise.llm.timestamps import Segment, Timestamps
+from edgewise.runtime import Program, Runtime
+from edgewise.sounds import read_wave, resampled
 
-__all__ = ["Transcriber", "beginning", "read_wav"]
+__all__ = ["Transcriber", "beginning", "language_of", "read_wav"]
 
 
 class Transcriber:
@@ -43,46 +44,80 @@ class Transcriber:
         """What a text begins with."""
         self.eos_ids = frozenset(int(t) for t in constants(program, "get_eos_ids"))
         """Tokens that end a text."""
+        self.times = _times(program, min(self.eos_ids))
+        """Of a text; None if the file does not tell them."""
+        self.language_ids = [int(t) for t in constants(program, "get_language_ids")]
+        """Tokens of the languages that the model can tell apart; none for one of a single one."""
         self._never = [int(t) for t in constants(program, "get_suppress_ids")]
         self._not_first = [int(t) for t in constants(program, "get_begin_suppress_ids")]
         session = program.new_session()
         self._encode, self._forward = session.load_method("encode"), session.load_method("forward")
 
     def generate(
-        self, features: Any, start: Sequence[int] = (), *, max_new_tokens: int | None = None
+        self,
+        features: Any,
+        start: Sequence[int] = (),
+        *,
+        max_new_tokens: int | None = None,
+        times: bool = False,
     ) -> Iterator[int]:
         """The most likely tokens, one by one, without one that ends the text.
 
         features: float32 [1, bands, frames]. start: what the text begins with, such as a language
-        and a task; the model's own beginning if empty. ValueError if they do not fit the model.
+        and a task; the model's own beginning if empty. times: as `Timestamps` has them. ValueError
+        if they do not fit the model.
         """
-        features = np.asarray(features, dtype=np.float32)
-        if features.shape != (1, self.bands, self.frames):
-            raise ValueError(
-                f"[transcribe] features must be {[1, self.bands, self.frames]}; "
-                f"got {list(features.shape)}"
-            )
+        features = self._checked(features)
+        if times and self.times is None:
+            raise ValueError("[transcribe] the file tells no times; try edgewise llm export again")
         begin = list(start) or self.start_ids
         if len(begin) >= self.max_context_len or not all(0 <= t < self.vocab_size for t in begin):
             raise ValueError(
                 f"[transcribe] a text must begin with less than {self.max_context_len} tokens "
                 f"below {self.vocab_size}; got {begin}"
             )
-        return self._generate(features, begin, max_new_tokens)
+        return self._generate(features, begin, max_new_tokens, self.times if times else None)
 
-    def _generate(self, features: Any, begin: list[int], most: int | None) -> Iterator[int]:
+    def _checked(self, features: Any) -> Any:
+        features = np.asarray(features, dtype=np.float32)
+        if features.shape != (1, self.bands, self.frames):
+            raise ValueError(
+                f"[transcribe] features must be {[1, self.bands, self.frames]}; "
+                f"got {list(features.shape)}"
+            )
+        return features
+
+    def detect_language(self, features: Any) -> int:
+        """The likeliest token of `language_ids` for a sound. ValueError if there are none."""
+        if not self.language_ids:
+            raise ValueError("[transcribe] the model tells no languages apart; try --language")
+        self._encode.execute([self._checked(features)])
+        logits = self._run(self.start_ids, 0)
+        return max(self.language_ids, key=lambda token: float(logits[token]))
+
+    def features(self, sound: Any) -> Any:
+        """Of the beginning of a sound, as the encoder takes them."""
+        return log_mel(sound, self.bands, self.frames)
+
+    def _generate(
+        self, features: Any, begin: list[int], most: int | None, times: Timestamps | None
+    ) -> Iterator[int]:
         self._encode.execute([features])
         logits: Any = None
         for first in range(0, len(begin), self._chunk):
             logits = self._run(begin[first : first + self._chunk], first)
         position, count = len(begin), 0
+        written: list[int] = []
         while True:
             logits = np.array(logits)
             logits[self._never + (self._not_first if count == 0 else [])] = -np.inf
+            if times is not None:
+                times.restrict(logits, written)
             token = int(logits.argmax())
             if token in self.eos_ids:
                 return
             yield token
+            written.append(token)
             count += 1
             if count == most or position >= self.max_context_len:
                 return
@@ -95,24 +130,61 @@ class Transcriber:
 
     def transcribe(
         self, sound: Any, start: Sequence[int] = (), *, max_new_tokens: int | None = None
-    ) -> Iterator[int]:
-        """`generate` for each stretch of sound that the encoder takes (30 s), one after the other:
-        words on their borders are cut.
+    ) -> Iterator[Segment]:
+        """What is said in a sound of any length, segment by segment.
 
-        sound: float [samples] at 16 kHz, -1 to 1.
+        Of a model with times, each text goes on where the last whole segment of the one before
+        ended; of others sound is taken in pieces of 30 s, and words on their borders are cut.
+
+        sound: float [samples] at 16 kHz, -1 to 1. start: as of `generate`, without the token that
+        says that there are no times. max_new_tokens: of each 30 s.
         """
         sound = np.asarray(sound).reshape(-1)
-        step = self.frames * RATE // 100
-        for first in range(0, max(len(sound), 1), step):
-            features = log_mel(sound[first : first + step], self.bands, self.frames)
-            yield from self.generate(features, start, max_new_tokens=max_new_tokens)
+        is_short = len(sound) <= self.frames * RATE // FRAMES_PER_SECOND
+        if is_short:
+            levels, count = self.features(sound)[0], -(-len(sound) * FRAMES_PER_SECOND // RATE)
+        else:
+            levels = log_mel_of_all(sound, self.bands)
+            count = levels.shape[1]
+        seek = 0
+        while seek < max(count, 1):
+            heard = min(self.frames, max(count, 1) - seek)
+            features = np.zeros((1, self.bands, self.frames), dtype=np.float32)
+            taken = levels[:, seek : seek + self.frames]
+            features[0, :, : taken.shape[1]] = taken
+            has_times = self.times is not None
+            options: dict[str, Any] = {"max_new_tokens": max_new_tokens, "times": has_times}
+            written = list(self.generate(features, start, **options))
+            begin = seek / FRAMES_PER_SECOND
+            if self.times is None:
+                yield Segment(begin, begin + heard / FRAMES_PER_SECOND, written)
+                seek += heard
+                continue
+            segments, moved = self.times.segments(written, heard)
+            for one in segments:
+                if one.tokens:
+                    yield Segment(begin + one.start, begin + one.end, one.tokens)
+            seek += moved
+
+
+def _times(program: Program, end: int) -> Timestamps | None:
+    found = constants(program, "get_no_timestamps_id")
+    if not found:
+        return None
+    most = constants(program, "get_max_initial_timestamp")
+    return Timestamps(int(found[0]), end, int(most[0]) if most else None)
 
 
 def beginning(
-    tokenizer: Tokenizer, start_ids: Sequence[int], language: str | None, translate: bool
+    tokenizer: Tokenizer,
+    start_ids: Sequence[int],
+    language: str | None,
+    translate: bool,
+    times: bool = False,
 ) -> list[int]:
     """What a text begins with: the model's own, a language and a task where its tokenizer has
-    them, and that there are no times in it. ValueError for a language that it does not have."""
+    them, and that there are no times in it, unless there are. ValueError for a language that it
+    does not have."""
     names = []
     if tokenizer.token_to_id("<|transcribe|>") is not None:
         names = [f"<|{language or 'en'}|>", "<|translate|>" if translate else "<|transcribe|>"]
@@ -124,26 +196,19 @@ def beginning(
     for name, number in found.items():
         if number is None:
             raise ValueError(f"[transcribe] must be one of the model's languages; got {name}")
-    times = tokenizer.token_to_id("<|notimestamps|>")
-    return [*start_ids, *(n for n in (*found.values(), times) if n is not None)]
+    without = None if times else tokenizer.token_to_id("<|notimestamps|>")
+    return [*start_ids, *(n for n in (*found.values(), without) if n is not None)]
+
+
+def language_of(tokenizer: Tokenizer, token: int) -> str:
+    """The code of a language, such as "en", of its token."""
+    return tokenizer.decode([token], special=True).strip().strip("<|>")
 
 
 def read_wav(path: str | Path) -> Any:
-    """The mean of a WAV file's channels, float32 [samples], -1 to 1.
+    """The mean of a WAV file's channels, float32 [samples] at 16 kHz, -1 to 1.
 
-    ValueError if it is not of 16 kHz and 16 bits.
+    ValueError if it is none; ModuleNotFoundError if it has another rate and there is no SciPy.
     """
-    try:
-        with wave.open(str(path), "rb") as file:
-            found = file.getframerate(), file.getsampwidth(), file.getnchannels()
-            data = file.readframes(file.getnframes())
-    except (wave.Error, EOFError) as failure:
-        raise ValueError(f"[wav] must be a WAV file; got {path}: {failure}") from None
-    rate, width, channels = found
-    if (rate, width) != (RATE, 2):
-        raise ValueError(
-            f"[wav] must be of {RATE} Hz and 16 bits; got {rate} Hz and {8 * width} bits in "
-            f"{path}; try ffmpeg -i FILE -ar 16000 -c:a pcm_s16le NEW.wav"
-        )
-    samples = np.frombuffer(data[: len(data) // (2 * channels) * 2 * channels], dtype="<i2")
-    return (samples.reshape(-1, channels).mean(1) / 32768).astype(np.float32)
+    rate, sound = read_wave(path)
+    return resampled(sound, rate, RATE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-import wave
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,38 +10,24 @@ from typing import Any
 import numpy as np
 
 from edgewise.runtime.errors import InvalidArgumentError
+from edgewise.sounds import read_wave, resampled
 
 
 def samples(value: Any, rate: int) -> Any:
-    """float32[samples]. value: a .wav file with 16-bit samples, an array of one channel, or a
-    dict of "array" and "sampling_rate"."""
+    """float32[samples]. value: a .wav file, an array of one channel, or a dict of "array" and
+    "sampling_rate"; another rate than `rate` needs SciPy."""
     given = rate
     if isinstance(value, Mapping) and "array" in value:
         given, value = int(value.get("sampling_rate", rate)), value["array"]
     if isinstance(value, (str, Path)):
-        given, value = _read_wave(value)
+        given, value = read_wave(value)
     found = np.asarray(value)
     if found.ndim != 1 or found.dtype.kind != "f":
         raise InvalidArgumentError(
             f"[call] a sound must be a .wav file, or one channel's samples between -1 and 1; got "
             f"{found.dtype}{list(found.shape)}"
         )
-    if given != rate:
-        raise InvalidArgumentError(
-            f"[call] a sound must have {rate} samples a second; got {given}; try resampling it"
-        )
-    return found.astype(np.float32)
-
-
-def _read_wave(path: str | Path) -> tuple[int, Any]:
-    with wave.open(str(path), "rb") as file:
-        if file.getsampwidth() != 2:
-            raise InvalidArgumentError(
-                f"[call] a .wav file must have 16-bit samples; got {8 * file.getsampwidth()} bits"
-            )
-        values = np.frombuffer(file.readframes(file.getnframes()), "<i2").astype(np.float32)
-        channels = values.reshape(-1, file.getnchannels())
-        return file.getframerate(), channels.mean(axis=1) / 32768
+    return resampled(found.astype(np.float32), given, rate)
 
 
 def cut(sound: Any, length: int) -> Any:

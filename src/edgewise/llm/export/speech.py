@@ -143,7 +143,17 @@ def _constants(model: Any, context: int, max_seq_len: int) -> dict[str, Any]:
         found = getattr(config, name, None) if found is None else found
         return [] if found is None else [int(t) for t in found if 0 <= int(t) < config.vocab_size]
 
+    more: dict[str, Any] = {}
+    for name, known in (
+        ("get_no_timestamps_id", getattr(generation, "no_timestamps_token_id", None)),
+        ("get_max_initial_timestamp", getattr(generation, "max_initial_timestamp_index", None)),
+    ):
+        if known is not None:
+            more[name] = int(known)
+    if languages := getattr(generation, "lang_to_id", None):
+        more["get_language_ids"] = sorted(int(t) for t in languages.values())
     return {
+        **more,
         "get_max_seq_len": max_seq_len,
         "get_max_context_len": context,
         "get_vocab_size": config.vocab_size,
