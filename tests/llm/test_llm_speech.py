@@ -15,7 +15,7 @@ import torch
 from edgewise.llm.mel import RATE, log_mel, log_mel_of_all
 from edgewise.llm.subtitles import FORMATS
 from edgewise.llm.timestamps import Segment, Timestamps
-from edgewise.llm.transcriber import Transcriber, read_wav
+from edgewise.llm.transcriber import Fallback, Transcriber, read_wav
 
 transformers = pytest.importorskip("transformers")
 FRAMES = 120
@@ -209,6 +209,51 @@ def test_the_language_is_that_of_transformers(timed: tuple[Any, Path]) -> None:
     assert transcriber.detect_language(features) == int(wanted)
 
 
+@pytest.mark.parametrize("silence", [0.0, 0.003, 1.0])
+@pytest.mark.parametrize("logprob", [0.0, -1.6, -9.0])
+def test_silence_is_that_of_transformers(
+    timed: tuple[Any, Path], silence: float, logprob: float
+) -> None:
+    """Texts that are left out; no other temperature is tried."""
+    model, path = timed
+    transcriber = Transcriber(path)
+    heard = log_mel_of_all(sound(4), 80)[None]
+    start = [*transcriber.start_ids, transcriber.detect_language(heard[..., :FRAMES])]
+    fallback = Fallback((0,), least_logprob=logprob, most_silence=silence)
+    options: dict[str, Any] = {"max_new_tokens": 20, "fallback": fallback}
+    found = [one.tokens for one in transcriber.transcribe(sound(4), start, **options)]
+    with torch.no_grad():
+        (wanted,) = model.generate(
+            torch.from_numpy(heard),
+            return_timestamps=True,
+            return_segments=True,
+            max_new_tokens=20,
+            temperature=0.0,
+            logprob_threshold=logprob,
+            no_speech_threshold=silence,
+        )["segments"]
+    texts = [[int(t) for t in one["tokens"] if t <= NO_TIMES] for one in wanted]
+    assert found == [text for text in texts if text]
+
+
+def test_texts_that_are_not_believed(timed: tuple[Any, Path]) -> None:
+    """They are written again, at random, and equally each time."""
+    transcriber = Transcriber(timed[1])
+
+    def texts(**changed: Any) -> list[list[int]]:
+        options: dict[str, Any] = {"max_new_tokens": 20, "fallback": Fallback(**changed)}
+        return [one.tokens for one in transcriber.transcribe(sound(1), START, **options)]
+
+    plain = [one.tokens for one in transcriber.transcribe(sound(1), START, max_new_tokens=20)]
+    believed = {"least_logprob": -99.0, "most_compression": 99.0}
+    assert texts(**believed) == plain
+    for doubt in ({"least_logprob": 1.0}, {"most_compression": 0.0}):
+        other = texts(temperatures=(0, 1.0), most_silence=1.0, **{**believed, **doubt})
+        assert other != plain
+        assert other == texts(temperatures=(0, 1.0), most_silence=1.0, **{**believed, **doubt})
+        assert texts(temperatures=(0,), most_silence=1.0, **{**believed, **doubt}) == plain
+
+
 TEXTS = {
     # Times of a text, of 10 written tokens; frames that were heard. Segments; frames moved on.
     "no time": ([5, 6], 100, [(0, 1.0, [5, 6])], 100),
@@ -254,7 +299,7 @@ def test_times_on_the_command_line(
     with wave.open(str(heard), "wb") as file:
         file.setparams((1, 2, RATE, 0, "NONE", ""))
         file.writeframes((sound(3) * 32767).astype("<i2").tobytes())
-    given = ["llm", "transcribe", str(path), str(heard), "--max-new-tokens", "30"]
+    given = ["llm", "transcribe", str(path), str(heard), "--max-new-tokens", "30", "--no-fallback"]
     known = ["--tokenizer", str(vocabulary(tmp_path))]
     assert main([*given, *known, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -312,9 +357,8 @@ def test_transcribe_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFi
     with wave.open(str(heard), "wb") as file:
         file.setparams((1, 2, RATE, 0, "NONE", ""))
         file.writeframes((sound(1) * 32767).astype("<i2").tobytes())
-    assert (
-        main(["llm", "transcribe", str(path), str(heard), "--max-new-tokens", "9", "--json"]) == 0
-    )
+    given = ["llm", "transcribe", str(path), str(heard), "--max-new-tokens", "9", "--json"]
+    assert main([*given, "--no-fallback"]) == 0
     told = json.loads(capsys.readouterr().out)
     features = log_mel(read_wav(heard), 80, FRAMES)
     assert told["tokens"] == list(Transcriber(path).generate(features, max_new_tokens=9))

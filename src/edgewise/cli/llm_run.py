@@ -209,6 +209,14 @@ def transcribe(
     format: Annotated[
         Literal["text", "srt", "vtt"], typer.Option(help="srt, vtt: subtitles, with times.")
     ] = "text",
+    fallback: Annotated[
+        bool,
+        typer.Option(
+            "--fallback/--no-fallback",
+            help="Write texts of low probability, and those that repeat themselves, again at "
+            "higher temperatures; skip silence.",
+        ),
+    ] = True,
     max_new_tokens: MaxNewTokens = None,
     threads: Threads = None,
     json: Json = False,
@@ -217,7 +225,7 @@ def transcribe(
     """Text to standard output, as it is heard."""
     from edgewise.llm.subtitles import FORMATS, head_of
     from edgewise.llm.text import load_tokenizer
-    from edgewise.llm.transcriber import Transcriber, beginning, language_of, read_wav
+    from edgewise.llm.transcriber import Fallback, Transcriber, beginning, language_of, read_wav
 
     out = Output(json=json, quiet=quiet)
     transcriber = Transcriber(model, threads=threads)
@@ -244,7 +252,9 @@ def transcribe(
     segments: list[dict[str, Any]] = []
     if not json:
         print(head_of(format), end="")
-    for one in transcriber.transcribe(samples, start, max_new_tokens=max_new_tokens):
+    doubts = Fallback() if fallback else None
+    options: dict[str, Any] = {"max_new_tokens": max_new_tokens, "fallback": doubts}
+    for one in transcriber.transcribe(samples, start, **options):
         text = None if known is None else known.decode(one.tokens)
         segments.append({"start": one.start, "end": one.end, "text": text, "tokens": one.tokens})
         if not json:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,31 @@ from edgewise.llm.timestamps import Segment, Timestamps
 from edgewise.runtime import Program, Runtime
 from edgewise.sounds import read_wave, resampled
 
-__all__ = ["Transcriber", "beginning", "language_of", "read_wav"]
+__all__ = ["Fallback", "Transcriber", "beginning", "language_of", "read_wav"]
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """When a text is not believed, as Whisper's own code has it.
+
+    It is written again, at the next of `temperatures`, if the mean of its tokens' log
+    probabilities is below `least_logprob`, or if zlib makes them more than `most_compression` times
+    smaller, as they repeat themselves. It is left out if that mean is as low and the probability of
+    silence above `most_silence`. seed: of random numbers.
+    """
+
+    temperatures: tuple[float, ...] = (0, 0.2, 0.4, 0.6, 0.8, 1)
+    least_logprob: float = -1.0
+    most_compression: float = 1.35
+    most_silence: float = 0.6
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    tokens: list[int]
+    mean_logprob: float
+    silence: float
 
 
 class Transcriber:
@@ -70,13 +97,17 @@ class Transcriber:
         features = self._checked(features)
         if times and self.times is None:
             raise ValueError("[transcribe] the file tells no times; try edgewise llm export again")
+        begin = self._begun(start)
+        return self._generate(features, begin, max_new_tokens, self.times if times else None)
+
+    def _begun(self, start: Sequence[int]) -> list[int]:
         begin = list(start) or self.start_ids
         if len(begin) >= self.max_context_len or not all(0 <= t < self.vocab_size for t in begin):
             raise ValueError(
                 f"[transcribe] a text must begin with less than {self.max_context_len} tokens "
                 f"below {self.vocab_size}; got {begin}"
             )
-        return self._generate(features, begin, max_new_tokens, self.times if times else None)
+        return begin
 
     def _checked(self, features: Any) -> Any:
         features = np.asarray(features, dtype=np.float32)
@@ -103,33 +134,92 @@ class Transcriber:
         self, features: Any, begin: list[int], most: int | None, times: Timestamps | None
     ) -> Iterator[int]:
         self._encode.execute([features])
+        for token, _ in self._write(self._begin(begin, 0), len(begin), most, times, _likeliest):
+            if token not in self.eos_ids:
+                yield token
+
+    def _begin(self, tokens: Sequence[int], position: int) -> Any:
+        """The logits behind tokens of which the first is at that position."""
         logits: Any = None
-        for first in range(0, len(begin), self._chunk):
-            logits = self._run(begin[first : first + self._chunk], first)
-        position, count = len(begin), 0
+        for first in range(0, len(tokens), self._chunk):
+            logits = self._run(tokens[first : first + self._chunk], position + first)
+        return logits
+
+    def _write(
+        self,
+        logits: Any,
+        position: int,
+        most: int | None,
+        times: Timestamps | None,
+        pick: Callable[[Any], int],
+    ) -> Iterator[tuple[int, Any]]:
+        """Tokens, also one that ends the text, and the logits that they were picked from."""
         written: list[int] = []
         while True:
             logits = np.array(logits)
-            logits[self._never + (self._not_first if count == 0 else [])] = -np.inf
+            logits[self._never + ([] if written else self._not_first)] = -np.inf
             if times is not None:
                 times.restrict(logits, written)
-            token = int(logits.argmax())
-            if token in self.eos_ids:
-                return
-            yield token
+            token = pick(logits)
+            yield token, logits
             written.append(token)
-            count += 1
-            if count == most or position >= self.max_context_len:
+            if token in self.eos_ids or len(written) == most or position >= self.max_context_len:
                 return
             logits = self._run([token], position)
             position += 1
 
-    def _run(self, tokens: list[int], position: int) -> Any:
-        inputs = [np.array([tokens], dtype=np.int64), np.array([position], dtype=np.int64)]
+    def _believed(
+        self, features: Any, begin: list[int], most: int | None, fallback: Fallback
+    ) -> list[int] | None:
+        """The first text that is believed, or the last one that was tried; None for silence."""
+        random = np.random.default_rng(fallback.seed)
+        self._encode.execute([self._checked(features)])
+        bytes_of_token = int(math.log2(self.vocab_size) / 8) + 1
+        tokens: list[int] = []
+        for temperature in fallback.temperatures:
+            found = self._attempt(begin, most, temperature, random)
+            tokens = found.tokens
+            data = b"".join(token.to_bytes(bytes_of_token, "little") for token in tokens)
+            is_doubtful = found.mean_logprob < fallback.least_logprob
+            if is_doubtful and found.silence > fallback.most_silence:
+                return None
+            if not is_doubtful and len(data) <= fallback.most_compression * len(
+                zlib.compress(data)
+            ):
+                break
+        return [token for token in tokens if token not in self.eos_ids]
+
+    def _attempt(
+        self, begin: list[int], most: int | None, temperature: float, random: Any
+    ) -> _Attempt:
+        def picked(logits: Any) -> int:
+            if temperature == 0:
+                return _likeliest(logits)
+            chances = np.exp(_log_softmax(logits / temperature))
+            return int(random.choice(len(chances), p=chances / chances.sum()))
+
+        first = self._run(begin[:1], 0)
+        silence = 0.0
+        if self.times is not None:  # the token before that for a text without times
+            silence = float(np.exp(_log_softmax(np.array(first))[self.times.none - 1]))
+        logits = self._begin(begin[1:], 1) if len(begin) > 1 else first
+        tokens, total = [], 0.0
+        for token, seen in self._write(logits, len(begin), most, self.times, picked):
+            tokens.append(token)
+            total += float(_log_softmax(seen)[token])
+        return _Attempt(tokens, total / len(tokens), silence)
+
+    def _run(self, tokens: Sequence[int], position: int) -> Any:
+        inputs = [np.array([list(tokens)], dtype=np.int64), np.array([position], dtype=np.int64)]
         return self._forward.execute(inputs)[0].reshape(-1)
 
     def transcribe(
-        self, sound: Any, start: Sequence[int] = (), *, max_new_tokens: int | None = None
+        self,
+        sound: Any,
+        start: Sequence[int] = (),
+        *,
+        max_new_tokens: int | None = None,
+        fallback: Fallback | None = None,
     ) -> Iterator[Segment]:
         """What is said in a sound of any length, segment by segment.
 
@@ -137,7 +227,8 @@ class Transcriber:
         ended; of others sound is taken in pieces of 30 s, and words on their borders are cut.
 
         sound: float [samples] at 16 kHz, -1 to 1. start: as of `generate`, without the token that
-        says that there are no times. max_new_tokens: of each 30 s.
+        says that there are no times. max_new_tokens: of each 30 s. fallback: which texts are not
+        believed; None: all are, and the likeliest tokens are written.
         """
         sound = np.asarray(sound).reshape(-1)
         is_short = len(sound) <= self.frames * RATE // FRAMES_PER_SECOND
@@ -152,10 +243,17 @@ class Transcriber:
             features = np.zeros((1, self.bands, self.frames), dtype=np.float32)
             taken = levels[:, seek : seek + self.frames]
             features[0, :, : taken.shape[1]] = taken
-            has_times = self.times is not None
-            options: dict[str, Any] = {"max_new_tokens": max_new_tokens, "times": has_times}
-            written = list(self.generate(features, start, **options))
             begin = seek / FRAMES_PER_SECOND
+            written: list[int] | None
+            if fallback is None:
+                has_times = self.times is not None
+                options: dict[str, Any] = {"max_new_tokens": max_new_tokens, "times": has_times}
+                written = list(self.generate(features, start, **options))
+            else:
+                written = self._believed(features, self._begun(start), max_new_tokens, fallback)
+            if written is None:
+                seek += heard
+                continue
             if self.times is None:
                 yield Segment(begin, begin + heard / FRAMES_PER_SECOND, written)
                 seek += heard
@@ -165,6 +263,16 @@ class Transcriber:
                 if one.tokens:
                     yield Segment(begin + one.start, begin + one.end, one.tokens)
             seek += moved
+
+
+def _likeliest(logits: Any) -> int:
+    return int(logits.argmax())
+
+
+def _log_softmax(logits: Any) -> Any:
+    """float64."""
+    logits = logits.astype(np.float64) - logits.max()
+    return logits - np.log(np.exp(logits).sum())
 
 
 def _times(program: Program, end: int) -> Timestamps | None:
