@@ -195,18 +195,18 @@ class Transcriber:
         def picked(logits: Any) -> int:
             if temperature == 0:
                 return _likeliest(logits)
-            chances = np.exp(_log_softmax(logits / temperature))
+            chances = np.exp((logits - logits.max()).astype(np.float64) / temperature)
             return int(random.choice(len(chances), p=chances / chances.sum()))
 
         first = self._run(begin[:1], 0)
         silence = 0.0
         if self.times is not None:  # the token before that for a text without times
-            silence = float(np.exp(_log_softmax(np.array(first))[self.times.none - 1]))
+            silence = math.exp(_log_probability(first, self.times.none - 1))
         logits = self._begin(begin[1:], 1) if len(begin) > 1 else first
         tokens, total = [], 0.0
         for token, seen in self._write(logits, len(begin), most, self.times, picked):
             tokens.append(token)
-            total += float(_log_softmax(seen)[token])
+            total += _log_probability(seen, token)
         return _Attempt(tokens, total / len(tokens), silence)
 
     def _run(self, tokens: Sequence[int], position: int) -> Any:
@@ -269,10 +269,9 @@ def _likeliest(logits: Any) -> int:
     return int(logits.argmax())
 
 
-def _log_softmax(logits: Any) -> Any:
-    """float64."""
-    logits = logits.astype(np.float64) - logits.max()
-    return logits - np.log(np.exp(logits).sum())
+def _log_probability(logits: Any, token: int) -> float:
+    largest = logits.max()
+    return float(logits[token] - largest) - math.log(np.exp(logits - largest).sum(dtype=np.float64))
 
 
 def _times(program: Program, end: int) -> Timestamps | None:
