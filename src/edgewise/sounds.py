@@ -5,25 +5,26 @@ from __future__ import annotations
 import math
 import wave
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 __all__ = ["read_wave", "resampled"]
 
 
-def read_wave(path: str | Path) -> tuple[int, Any]:
+def read_wave(path: str | Path | BinaryIO) -> tuple[int, Any]:
     """Samples a second of a WAV file, and the mean of its channels: float32 [samples], -1 to 1.
 
     Of integers of 8, 16, 24 or 32 bits. FileNotFoundError, or ValueError if it is none.
     """
     try:
-        with wave.open(str(path), "rb") as file:
+        with wave.open(str(path) if isinstance(path, (str, Path)) else path, "rb") as file:
             rate, width, channels = file.getframerate(), file.getsampwidth(), file.getnchannels()
             data = file.readframes(file.getnframes())
     except (wave.Error, EOFError) as failure:
+        name = f"{path}: " if isinstance(path, (str, Path)) else ""
         raise ValueError(
-            f"[wav] must be a WAV file of integers; got {path}: {failure}; try "
+            f"[wav] must be a WAV file of integers; got {name}{failure or 'its beginning'}; try "
             f"ffmpeg -i FILE -c:a pcm_s16le NEW.wav"
         ) from None
     data = data[: len(data) // (width * channels) * width * channels]

@@ -363,6 +363,7 @@ def test_clients_that_leave_free_the_generator(client: Any) -> None:
         ("completions", {"model": "small", "prompt": "x" * 30_000}, 413, "at most 20000 bytes"),
         ("completions", [], 400, "a JSON object"),
         ("embeddings", {"model": "small", "input": "x" * 99}, 400, "1 to 32 tokens"),
+        ("audio/transcriptions", {"model": "small"}, 400, "try edgewise llm serve --transcriber"),
         ("nothing", {}, 404, "no such endpoint"),
     ],
 )

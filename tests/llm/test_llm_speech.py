@@ -14,8 +14,9 @@ import torch
 
 from edgewise.llm.mel import RATE, log_mel, log_mel_of_all
 from edgewise.llm.subtitles import FORMATS
+from edgewise.llm.text import load_tokenizer
 from edgewise.llm.timestamps import Segment, Timestamps
-from edgewise.llm.transcriber import Fallback, Transcriber, read_wav
+from edgewise.llm.transcriber import Fallback, Transcriber, begin_of, read_wav
 
 transformers = pytest.importorskip("transformers")
 FRAMES = 120
@@ -321,6 +322,81 @@ def test_times_on_the_command_line(
     assert "--format need a tokenizer" in " ".join(capsys.readouterr().err.split())
     assert main([*given, *known, "--language", "xx"]) != 0
     assert "one of the model's languages" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.fixture(scope="module")
+def heard(timed: tuple[Any, Path], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """OpenAI's client of a server of speech alone, and the sound that it sends."""
+    openai = pytest.importorskip("openai")
+    testclient = pytest.importorskip("starlette.testclient")
+    pytest.importorskip("python_multipart", reason="the extra serve is not installed")
+    from edgewise.llm.server import make_application
+
+    folder = timed[1].with_suffix(".tokenizer")
+    folder.mkdir(exist_ok=True)
+    vocabulary(folder)
+    path = tmp_path_factory.mktemp("heard") / "a.wav"
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, RATE, 0, "NONE", ""))
+        file.writeframes((sound(3) * 32767).astype("<i2").tobytes())
+    application = make_application(timed[1], None, name="ears", waiting=2, body_bytes=1 << 17)
+    with testclient.TestClient(application) as http:
+        where = {"base_url": "http://testserver/v1", "api_key": "none", "max_retries": 0}
+        yield openai.OpenAI(http_client=http, **where), path
+
+
+def test_openai_s_client_hears(heard: Any, timed: tuple[Any, Path]) -> None:
+    client, path = heard
+    transcriber = Transcriber(timed[1])
+    words = load_tokenizer(timed[1].with_suffix(".tokenizer"))
+    samples = read_wav(path)
+    start, language = begin_of(transcriber, words, samples, None, False)
+    segments = list(transcriber.transcribe(samples, start, fallback=Fallback()))
+    text = "".join(words.decode(one.tokens) for one in segments).strip()
+    given = {"model": "ears", "file": path}
+    assert client.audio.transcriptions.create(**given).text == text
+    told = client.audio.transcriptions.create(**given, response_format="verbose_json")
+    assert (told.language, told.text, told.duration) == (language, text, 3.0)
+    assert [one.tokens for one in told.segments] == [one.tokens for one in segments]
+    srt = client.audio.transcriptions.create(**given, response_format="srt", language=language)
+    assert srt.count(" --> ") == len(segments)
+    assert client.audio.translations.create(**given).text != text
+    assert client.audio.transcriptions.create(**given, temperature=0.9).text != text
+    assert [one.id for one in client.models.list()] == ["ears"]
+
+
+HEARD_WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "no sound": ({"file": ("a.wav", b"no sound")}, "must be a WAV file"),
+    "too long": ({"file": ("a.wav", bytes(1 << 18))}, "at most 131072 bytes"),
+    "another model": ({"model": "eyes"}, "no such model; got 'eyes'"),
+    "another language": ({"language": "xx"}, "one of the model's languages"),
+    "a form that is not known": ({"response_format": "xml"}, "must be one of json, text"),
+    "a prompt": ({"prompt": "Hello"}, "prompt is not supported"),
+    "a stream": ({"stream": True}, "stream is not supported"),
+    "too hot": ({"temperature": 3}, "temperature must be from 0 to 1"),
+    "words": ({"timestamp_granularities": ["word"]}, "times are those of segments"),
+}
+
+
+@pytest.mark.parametrize("case", HEARD_WRONG)
+def test_speech_that_is_refused(case: str, heard: Any) -> None:
+    import openai
+
+    (client, path), (changed, told) = heard, HEARD_WRONG[case]
+    with pytest.raises(openai.APIStatusError, match=told):
+        client.audio.transcriptions.create(**{"model": "ears", "file": path, **changed})
+
+
+def test_a_server_of_speech_alone_writes_no_text(heard: Any) -> None:
+    import openai
+
+    client, _ = heard
+    with pytest.raises(openai.NotFoundError, match="writes down speech, and no more"):
+        client.completions.create(model="ears", prompt="So")
+    with pytest.raises(openai.NotFoundError, match="writes down speech, and no more"):
+        client.chat.completions.create(model="ears", messages=[{"role": "user", "content": "So"}])
+    response = client._client.post("/v1/audio/transcriptions", json={"model": "ears"})
+    assert "must be multipart/form-data" in response.json()["error"]["message"]
 
 
 def test_subtitles() -> None:

@@ -225,7 +225,7 @@ def transcribe(
     """Text to standard output, as it is heard."""
     from edgewise.llm.subtitles import FORMATS, head_of
     from edgewise.llm.text import load_tokenizer
-    from edgewise.llm.transcriber import Fallback, Transcriber, beginning, language_of, read_wav
+    from edgewise.llm.transcriber import Fallback, Transcriber, begin_of, read_wav
 
     out = Output(json=json, quiet=quiet)
     transcriber = Transcriber(model, threads=threads)
@@ -241,14 +241,12 @@ def transcribe(
             f"edgewise llm export again"
         )
     samples = read_wav(sound)
-    if known is not None and language is None and transcriber.language_ids:
-        token = transcriber.detect_language(transcriber.features(samples))
-        language = language_of(known, token)
-        out.note(f"language: {language}")
     start: Sequence[int] = ()
     if known is not None:
-        times = transcriber.times is not None
-        start = beginning(known, transcriber.start_ids, language, translate, times)
+        start, heard = begin_of(transcriber, known, samples, language, translate)
+        if heard != language:
+            out.note(f"language: {heard}")
+        language = heard
     segments: list[dict[str, Any]] = []
     if not json:
         print(head_of(format), end="")
@@ -289,6 +287,13 @@ def serve(
             help="A .pte from tokens to vectors, for /v1/embeddings; its tokenizer beside.",
         ),
     ] = None,
+    transcriber: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A Whisper's .pte, for /v1/audio/transcriptions; its tokenizer beside.",
+        ),
+    ] = None,
     parallel: Annotated[
         int, typer.Option(min=1, max=64, metavar="N", help="Requests that are answered at once.")
     ] = 1,
@@ -300,7 +305,7 @@ def serve(
         typer.Option(
             min=1,
             metavar="BYTES",
-            help="Of a request. Default: 1 MiB, or 16 for a model that sees images.",
+            help="Of a request. Default: 1 MiB, 16 for a model that sees, 25 for speech.",
         ),
     ] = None,
     api_key_file: Annotated[
@@ -311,7 +316,7 @@ def serve(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """OpenAI's interface over HTTP: chat, completions, streams, embeddings, models."""
+    """OpenAI's interface over HTTP: chat, completions, streams, embeddings, speech, models."""
     if host not in _LOOPBACK and api_key_file is None:
         raise CliError(
             f"[serve] an address that others reach must come with --api-key-file; got {host}"
@@ -335,6 +340,7 @@ def serve(
         body_bytes=max_body,
         api_key=key,
         embedder=embedder,
+        transcriber=transcriber,
         threads=threads,
         quiet=quiet or json,
     )

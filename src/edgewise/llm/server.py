@@ -15,6 +15,8 @@ from edgewise.runtime import Runtime
 __all__ = ["make_application", "serve"]
 
 Embed = Callable[[str], tuple[list[float], int]]
+_BYTES_OF_SPEECH = 25 << 20
+"""Of a request, as OpenAI's own interface takes."""
 
 
 def make_application(
@@ -27,25 +29,33 @@ def make_application(
     body_bytes: int | None = None,
     api_key: str | None = None,
     embedder: str | Path | None = None,
+    transcriber: str | Path | None = None,
     threads: int | None = None,
 ) -> Any:
-    """An ASGI application; see `serving`. body_bytes: most of a request; None for 1 MiB, or 16 for
-    a model that sees. ModuleNotFoundError without starlette, ValueError and
-    FileNotFoundError as `Generator` and `load_tokenizer`."""
+    """An ASGI application; see `serving`. model: a language model, or a Whisper, which is then all
+    that is served. body_bytes: most of a request; None for 1 MiB, 16 for a model that sees, or 25
+    for speech. ModuleNotFoundError without starlette, ValueError and FileNotFoundError as
+    `Generator` and `load_tokenizer`."""
     try:
         from edgewise.llm.pool import Limits
         from edgewise.llm.serving import Served, application
+        from edgewise.llm.transcriptions import Transcriptions
     except ModuleNotFoundError as missing:
         raise ModuleNotFoundError(
             f"[serve] needs the package {missing.name}; try pip install 'edgewise[llm,serve]'",
             name=missing.name,
         ) from None
+    if "get_suppress_ids" in Runtime.get().load_program(model).method_names:
+        heard = Transcriptions(model, threads=threads)
+        limits = Limits(body_bytes or _BYTES_OF_SPEECH, waiting)
+        return application(Served(name, [], api_key=api_key, limits=limits, hear=heard))
     if tokenizer is None:
         raise ValueError(f"[serve] needs a tokenizer; got none beside {model}; try --tokenizer")
     first = Generator(model, threads=threads)
     others = (Generator(first.program, images=first.images) for _ in range(parallel - 1))
     generators = [first, *others]
-    body_bytes = body_bytes or (1 << 20 if first.images is None else 16 << 20)
+    most = 1 << 20 if first.images is None else 16 << 20
+    body_bytes = body_bytes or (most if transcriber is None else _BYTES_OF_SPEECH)
     known = load_tokenizer(tokenizer)
     check_fit(known, first.vocab_size)
     try:
@@ -62,6 +72,7 @@ def make_application(
             None if embedder is None else embedding_of(embedder, threads),
             api_key,
             Limits(body_bytes, waiting),
+            None if transcriber is None else Transcriptions(transcriber, threads=threads),
         )
     )
 

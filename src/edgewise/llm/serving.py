@@ -1,7 +1,8 @@
 """An HTTP server with the endpoints of OpenAI's interface that its Python client uses.
 
 `POST /v1/chat/completions`, `POST /v1/completions` (both also as a stream of events),
-`POST /v1/embeddings`, `GET /v1/models` and `GET /v1/models/{name}`; `GET /health`.
+`POST /v1/embeddings`, `POST /v1/audio/transcriptions` and `translations`, `GET /v1/models` and
+`GET /v1/models/{name}`; `GET /health`.
 
 Each request takes one of `Pool`'s generators while it is answered; they have the weights in common
 and a cache each. One that has computed most of a prompt's beginning is preferred.
@@ -41,6 +42,7 @@ from edgewise.llm.responses import (
     usage_of,
 )
 from edgewise.llm.text import StopStrings, TextStream, Tokenizer
+from edgewise.llm.transcriptions import Transcriptions, read_form, read_transcription
 
 __all__ = ["Served", "application"]
 
@@ -52,18 +54,20 @@ _ENDS = {"length": "length", "context": "length"}
 class Served:
     """What a server answers with. name: of the model, in requests and answers.
 
-    embedder: from a text's tokens to its vector; None where there is none. chat: None for models
-    without a template. api_key: what clients must send; None for anybody.
+    generators, tokenizer: none where there is no language model. embed: from a text to its vector;
+    None where there is none. chat: None for models without a template. api_key: what clients must
+    send; None for anybody. hear: what answers for speech; None where there is none.
     """
 
     name: str
     generators: list[Generator]
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer | None = None
     chat: Chat | None = None
     grammar: Callable[[], GrammarTokens] | None = None
     embed: Callable[[str], tuple[list[float], int]] | None = None
     api_key: str | None = None
     limits: Limits = field(default_factory=Limits)
+    hear: Transcriptions | None = None
 
 
 def application(served: Served) -> Starlette:
@@ -77,6 +81,8 @@ def application(served: Served) -> Starlette:
             Route("/v1/chat/completions", endpoints.chat, methods=["POST"]),
             Route("/v1/completions", endpoints.completions, methods=["POST"]),
             Route("/v1/embeddings", endpoints.embeddings, methods=["POST"]),
+            Route("/v1/audio/transcriptions", endpoints.transcriptions, methods=["POST"]),
+            Route("/v1/audio/translations", endpoints.translations, methods=["POST"]),
         ],
         exception_handlers={404: _not_found, 405: _not_found},
     )
@@ -85,7 +91,8 @@ def application(served: Served) -> Starlette:
 class _Endpoints:
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._pool = Pool(served.generators, served.limits)
+        self._pool = Pool(served.generators, served.limits) if served.generators else None
+        self._hearing = 0
         self._begun = int(time.time())
         self._known: list[GrammarTokens] = []
 
@@ -111,6 +118,12 @@ class _Endpoints:
     async def embeddings(self, request: Request) -> Response:
         return await self._guarded(request, self._embeddings)
 
+    async def transcriptions(self, request: Request) -> Response:
+        return await self._guarded(request, lambda one: self._hear(one, False))
+
+    async def translations(self, request: Request) -> Response:
+        return await self._guarded(request, lambda one: self._hear(one, True))
+
     async def _guarded(
         self, request: Request, work: Callable[[Request], Awaitable[Response]]
     ) -> Response:
@@ -128,13 +141,11 @@ class _Endpoints:
             return Response(status_code=499)
 
     def _about(self) -> dict[str, Any]:
-        return {
-            "id": self._served.name,
-            "object": "model",
-            "created": self._begun,
-            "owned_by": "edgewise",
-            "max_model_len": self._served.generators[0].max_context_len,
-        }
+        told: dict[str, Any] = {"id": self._served.name, "object": "model", "created": self._begun}
+        told["owned_by"] = "edgewise"
+        if self._served.generators:
+            told["max_model_len"] = self._served.generators[0].max_context_len
+        return told
 
     async def _list(self, request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [self._about()]})
@@ -164,6 +175,7 @@ class _Endpoints:
         return values
 
     async def _chat(self, request: Request) -> Response:
+        self._language_model()
         chat = self._served.chat
         if chat is None:
             raise RequestError("[serve] the model has no chat template; try /v1/completions")
@@ -193,13 +205,35 @@ class _Endpoints:
         told = {"object": "list", "model": self._served.name, "data": data, "usage": usage}
         return JSONResponse(told)
 
+    async def _hear(self, request: Request, translate: bool) -> Response:
+        hear, limits = self._served.hear, self._served.limits
+        if hear is None:
+            raise RequestError("[serve] no speech here; try edgewise llm serve --transcriber")
+        form = await read_form(request, limits.body_bytes)
+        self._check_name(form.get("model"))
+        asked = read_transcription(form)
+        if self._hearing > limits.waiting:
+            raise RequestError(f"[serve] {self._hearing} requests wait already; try later", 429)
+        self._hearing += 1
+        try:
+            return await asyncio.to_thread(hear.answer, asked, translate)
+        finally:
+            self._hearing -= 1
+
+    def _language_model(self) -> tuple[Pool, Tokenizer]:
+        """What writes texts. RequestError if there is none."""
+        if self._pool is None or self._served.tokenizer is None:
+            raise RequestError("[serve] the model writes down speech, and no more", 404)
+        return self._pool, self._served.tokenizer
+
     def _encode(self, text: str) -> list[int]:
-        tokens = self._served.tokenizer.encode(text)
+        tokens = self._language_model()[1].encode(text)
         begin = self._served.generators[0].bos_id
         return tokens if begin is None or tokens[:1] == [begin] else [begin, *tokens]
 
     def _words(self, tokens: list[int]) -> list[int]:
         """The same. Numbers above the vocabulary would be of images that others have sent."""
+        self._language_model()
         most = self._served.generators[0].vocab_size
         if wrong := [token for token in tokens if not 0 <= token < most]:
             raise RequestError(
@@ -219,11 +253,12 @@ class _Endpoints:
             self._check(asked, prompts[0])
             stream = self._events(request, asked, prompts[0], shape)
             return StreamingResponse(stream, media_type="text/event-stream")
+        pool, _ = self._language_model()
         choices, usage = [], {"prompt_tokens": 0, "completion_tokens": 0}
         for number, prompt in enumerate(one for one in prompts for _ in range(asked.count)):
-            async with self._pool.take(prompt) as lease:
+            async with pool.take(prompt) as lease:
                 writer = self._writer(lease.generator, asked, prompt, number)
-                parts = [part async for part in self._pool.pieces(request, lease, writer)]
+                parts = [part async for part in pool.pieces(request, lease, writer)]
             choices.append(shape.choice(number, "".join(parts), writer.ended))
             usage["prompt_tokens"] += len(prompt)
             usage["completion_tokens"] += writer.count
@@ -232,12 +267,13 @@ class _Endpoints:
     async def _events(
         self, request: Request, asked: GenerationRequest, prompt: list[int], shape: ResponseFormat
     ) -> AsyncIterator[str]:
+        pool, _ = self._language_model()
         try:
-            async with self._pool.take(prompt) as lease:
+            async with pool.take(prompt) as lease:
                 writer = self._writer(lease.generator, asked, prompt, 0)
                 if first := shape.first():
                     yield event({**shape.head(True), "choices": [first]})
-                async for part in self._pool.pieces(request, lease, writer):
+                async for part in pool.pieces(request, lease, writer):
                     yield event({**shape.head(True), "choices": [shape.part(part, None)]})
             yield event({**shape.head(True), "choices": [shape.part("", writer.ended)]})
             if asked.include_usage:
@@ -274,7 +310,7 @@ class _Endpoints:
             reuse_prefix=True,
             constraint=self._constraint(asked),
         )
-        stream = TextStream(self._served.tokenizer, prompt)
+        stream = TextStream(self._language_model()[1], prompt)
         return _Writer(generator, tokens, stream, StopStrings(asked.stop), extra)
 
 

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from edgewise.llm.timestamps import Segment, Timestamps
 from edgewise.runtime import Program, Runtime
 from edgewise.sounds import read_wave, resampled
 
-__all__ = ["Fallback", "Transcriber", "beginning", "language_of", "read_wav"]
+__all__ = ["Fallback", "Transcriber", "begin_of", "beginning", "read_wav"]
 
 
 @dataclass(frozen=True)
@@ -307,15 +307,26 @@ def beginning(
     return [*start_ids, *(n for n in (*found.values(), without) if n is not None)]
 
 
-def language_of(tokenizer: Tokenizer, token: int) -> str:
-    """The code of a language, such as "en", of its token."""
-    return tokenizer.decode([token], special=True).strip().strip("<|>")
+def begin_of(
+    transcriber: Transcriber,
+    tokenizer: Tokenizer,
+    sound: Any,
+    language: str | None,
+    translate: bool,
+) -> tuple[list[int], str | None]:
+    """What the text of a sound begins with, and its language: the one that is heard where none is
+    told. ValueError as of `beginning`."""
+    if language is None and transcriber.language_ids:
+        token = transcriber.detect_language(transcriber.features(sound))
+        language = tokenizer.decode([token], special=True).strip().strip("<|>")
+    has_times = transcriber.times is not None
+    return beginning(tokenizer, transcriber.start_ids, language, translate, has_times), language
 
 
-def read_wav(path: str | Path) -> Any:
+def read_wav(file: str | Path | BinaryIO) -> Any:
     """The mean of a WAV file's channels, float32 [samples] at 16 kHz, -1 to 1.
 
     ValueError if it is none; ModuleNotFoundError if it has another rate and there is no SciPy.
     """
-    rate, sound = read_wave(path)
+    rate, sound = read_wave(file)
     return resampled(sound, rate, RATE)

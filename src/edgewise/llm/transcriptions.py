@@ -1,0 +1,152 @@
+"""Speech in requests of OpenAI's interface: `/v1/audio/transcriptions` and `translations`."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from edgewise.llm.chat import tokenizer_folder
+from edgewise.llm.requests import RequestError
+from edgewise.llm.subtitles import FORMATS, head_of
+from edgewise.llm.text import load_tokenizer
+from edgewise.llm.timestamps import Segment
+from edgewise.llm.transcriber import Fallback, Transcriber, begin_of, read_wav
+
+__all__ = ["TranscriptionRequest", "Transcriptions", "read_form", "read_transcription"]
+
+_FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
+_REFUSED = ("prompt", "stream", "include[]", "chunking_strategy", "known_speaker_names[]")
+
+
+@dataclass(frozen=True)
+class TranscriptionRequest:
+    """sound: a WAV file. format: of the answer. language: None for the one that is heard.
+    temperature: 0 for the likeliest tokens, and others where these are not believed."""
+
+    sound: bytes
+    format: str = "json"
+    language: str | None = None
+    temperature: float = 0
+
+
+class Transcriptions:
+    """Answers requests with a file of `lower_whisper`, one after the other.
+
+    Its tokenizer is in the folder beside it: FileNotFoundError if there is none.
+    """
+
+    def __init__(self, path: str | Path, *, threads: int | None = None) -> None:
+        folder = tokenizer_folder(path)
+        if folder is None:
+            raise FileNotFoundError(
+                f"[transcriber] its tokenizer must be in a folder beside it; got none at "
+                f"{Path(path).with_suffix('.tokenizer')}"
+            )
+        self._transcriber = Transcriber(path, threads=threads)
+        self._tokenizer = load_tokenizer(folder)
+        self._lock = threading.Lock()
+
+    def answer(self, asked: TranscriptionRequest, translate: bool) -> Response:
+        """In the thread of the caller. RequestError or ValueError if it cannot be answered."""
+        if asked.format in FORMATS and self._transcriber.times is None:
+            raise RequestError(
+                "[serve] the model tells no times; try response_format json", 400, "response_format"
+            )
+        samples = read_wav(io.BytesIO(asked.sound))
+        fallback = Fallback((asked.temperature,)) if asked.temperature else Fallback()
+        with self._lock:
+            start, language = begin_of(
+                self._transcriber, self._tokenizer, samples, asked.language, translate
+            )
+            segments = list(self._transcriber.transcribe(samples, start, fallback=fallback))
+        texts = [self._tokenizer.decode(one.tokens) for one in segments]
+        text = "".join(texts).strip()
+        if asked.format == "text":
+            return PlainTextResponse(text + "\n")
+        if asked.format in FORMATS:
+            write = FORMATS[asked.format]
+            parts = [
+                write(n + 1, *pair) for n, pair in enumerate(zip(segments, texts, strict=True))
+            ]
+            return PlainTextResponse(head_of(asked.format) + "\n".join(parts))
+        if asked.format == "json":
+            return JSONResponse({"text": text})
+        told = [_told(n, *pair) for n, pair in enumerate(zip(segments, texts, strict=True))]
+        return JSONResponse(
+            {
+                "task": "translate" if translate else "transcribe",
+                "language": language,
+                "duration": len(samples) / 16_000,
+                "text": text,
+                "segments": told,
+            }
+        )
+
+
+async def read_form(request: Request, most: int) -> Mapping[str, Any]:
+    """The fields of a request of `multipart/form-data` with `most` bytes or fewer, files as bytes.
+    RequestError if it is none."""
+
+    async def parts() -> AsyncGenerator[bytes, None]:
+        count = 0
+        async for part in request.stream():
+            count += len(part)
+            if count > most:
+                raise RequestError(
+                    f"[serve] a request must have at most {most} bytes; got more", 413
+                )
+            yield part
+
+    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        raise RequestError("[serve] a request must be multipart/form-data, with a file")
+    try:
+        form = await MultiPartParser(request.headers, parts(), max_files=1, max_fields=32).parse()
+    except (MultiPartException, KeyError) as failure:
+        raise RequestError(f"[serve] a request must be a whole form; got {failure}") from None
+    found = {name: value for name, value in form.items() if isinstance(value, str)}
+    files = {name: await value.read() for name, value in form.items() if hasattr(value, "read")}
+    await form.close()
+    return {**found, **files}
+
+
+def read_transcription(form: Mapping[str, Any]) -> TranscriptionRequest:
+    """Of a request's form. RequestError if it is wrong, or asks for what is not done."""
+    for name in _REFUSED:
+        if form.get(name) not in (None, "", "false", "False"):
+            raise RequestError(f"[serve] {name} is not supported", 400, name)
+    if form.get("timestamp_granularities[]") not in (None, "segment"):
+        raise RequestError("[serve] times are those of segments", 400, "timestamp_granularities[]")
+    sound, format = form.get("file"), form.get("response_format", "json")
+    if not isinstance(sound, bytes):
+        raise RequestError("[serve] there must be a file; got none", 400, "file")
+    if format not in _FORMATS:
+        raise RequestError(
+            f"[serve] response_format must be one of {', '.join(_FORMATS)}; got {format!r}",
+            400,
+            "response_format",
+        )
+    try:
+        temperature = float(form.get("temperature", 0))
+    except (TypeError, ValueError):
+        temperature = -1
+    if not 0 <= temperature <= 1:
+        raise RequestError("[serve] temperature must be from 0 to 1", 400, "temperature")
+    return TranscriptionRequest(sound, format, form.get("language") or None, temperature)
+
+
+def _told(number: int, segment: Segment, text: str) -> dict[str, Any]:
+    return {
+        "id": number,
+        "start": segment.start,
+        "end": segment.end,
+        "text": text,
+        "tokens": segment.tokens,
+    }
