@@ -11,11 +11,15 @@ import numpy as np
 
 __all__ = ["read_wave", "resampled"]
 
+_RATES = 4000, 384_000
+"""A file of lower ones, which anybody may send, would become a much larger sound."""
+
 
 def read_wave(path: str | Path | BinaryIO) -> tuple[int, Any]:
     """Samples a second of a WAV file, and the mean of its channels: float32 [samples], -1 to 1.
 
-    Of integers of 8, 16, 24 or 32 bits. FileNotFoundError, or ValueError if it is none.
+    Of integers of 8, 16, 24 or 32 bits, 4 to 384 kHz. FileNotFoundError, or ValueError if it is
+    none.
     """
     try:
         with wave.open(str(path) if isinstance(path, (str, Path)) else path, "rb") as file:
@@ -27,6 +31,10 @@ def read_wave(path: str | Path | BinaryIO) -> tuple[int, Any]:
             f"[wav] must be a WAV file of integers; got {name}{failure or 'its beginning'}; try "
             f"ffmpeg -i FILE -c:a pcm_s16le NEW.wav"
         ) from None
+    if not _RATES[0] <= rate <= _RATES[1]:
+        raise ValueError(
+            f"[wav] a sound must have {_RATES[0]} to {_RATES[1]} samples a second; got {rate}"
+        )
     data = data[: len(data) // (width * channels) * width * channels]
     if width == 1:  # the only ones without a sign
         samples = (np.frombuffer(data, dtype=np.uint8).astype(np.float32) - 128) / 128

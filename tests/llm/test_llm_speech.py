@@ -365,9 +365,14 @@ def test_openai_s_client_hears(heard: Any, timed: tuple[Any, Path]) -> None:
     assert [one.id for one in client.models.list()] == ["ears"]
 
 
+SLOW = b"RIFF\x2c\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0\1\0\0\0\2\0\0\0\2\0\x10\0data\x08\0\0\0" + bytes(
+    8
+)
+"""A sample a second: of a few bytes 16,000 times as many samples would be made."""
 HEARD_WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no sound": ({"file": ("a.wav", b"no sound")}, "must be a WAV file"),
     "too long": ({"file": ("a.wav", bytes(1 << 18))}, "at most 131072 bytes"),
+    "too slow": ({"file": ("a.wav", SLOW)}, "4000 to 384000 samples a second; got 1"),
     "another model": ({"model": "eyes"}, "no such model; got 'eyes'"),
     "another language": ({"language": "xx"}, "one of the model's languages"),
     "a form that is not known": ({"response_format": "xml"}, "must be one of json, text"),

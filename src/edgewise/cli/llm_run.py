@@ -257,6 +257,8 @@ def transcribe(
         segments.append({"start": one.start, "end": one.end, "text": text, "tokens": one.tokens})
         if not json:
             shown_text = " ".join(map(str, one.tokens)) if text is None else shown(text)
+            if len(segments) == 1:
+                shown_text = shown_text.lstrip()
             if format == "text":
                 print(shown_text, end="" if text is not None else " ", flush=True)
             else:

@@ -29,15 +29,15 @@ def log_mel(sound: Any, bands: int, frames: int) -> Any:
     Returns float32 [1, bands, frames].
     """
     count = frames * _HOP
-    padded = np.zeros(count, dtype=np.float64)
-    given = np.asarray(sound, dtype=np.float64).reshape(-1)[:count]
+    padded = np.zeros(count, dtype=np.float32)
+    given = np.asarray(sound).reshape(-1)[:count]
     padded[: len(given)] = given
     return log_mel_of_all(padded, bands)[None]
 
 
 def log_mel_of_all(sound: Any, bands: int) -> Any:
     """The same of as many whole hops as there are, at least one: float32 [bands, frames]."""
-    sound = np.asarray(sound, dtype=np.float64).reshape(-1)
+    sound = np.asarray(sound, dtype=np.float32).reshape(-1)
     count = max(len(sound) // _HOP, 1)
     if len(sound) <= _WINDOW // 2:
         sound = np.pad(sound, (0, _WINDOW // 2 + 1 - len(sound)))

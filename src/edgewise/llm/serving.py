@@ -92,7 +92,7 @@ class _Endpoints:
     def __init__(self, served: Served) -> None:
         self._served = served
         self._pool = Pool(served.generators, served.limits) if served.generators else None
-        self._hearing = 0
+        self._hearing, self._ear = 0, asyncio.Lock()
         self._begun = int(time.time())
         self._known: list[GrammarTokens] = []
 
@@ -216,7 +216,8 @@ class _Endpoints:
             raise RequestError(f"[serve] {self._hearing} requests wait already; try later", 429)
         self._hearing += 1
         try:
-            return await asyncio.to_thread(hear.answer, asked, translate)
+            async with self._ear:  # or those that wait would take all threads
+                return await asyncio.to_thread(hear.answer, asked, translate)
         finally:
             self._hearing -= 1
 
