@@ -507,6 +507,22 @@ const GraphCase kCases[] = {
     heads_in_front("ConstantMask", {4}, {4, 100, 64}, {4, 64, 100}, {4, 100, 100}, true),
     heads_in_front("MaskOfKeys", {4}, {4, 100, 64}, {4, 64, 100}, {1, 1, 100}, false),
     heads_in_front("MaskOfQueries", {1, 1}, {4, 100, 64}, {4, 64, 100}, {1, 100, 1}, false),
+    {"AttentionOfRanksThatAreWrong",  // as a damaged file declares them; what nodes make counts
+     {7},
+     {{2, 100, 3, 64}, {2, 100, 3, 64}, {2, 100, 3, 64}},
+     {{2, 100, 3, 64}},
+     [](PayloadBuilder* b, const Ids& in, const Ids& out) {
+       const uint32_t q = b->internal({600, 64}), k = b->internal({2, 3, 2, 50, 64});
+       const uint32_t v = b->internal({1}), scores = b->internal({6, 100, 100});
+       const uint32_t weights = b->internal({1}), mixed = b->internal({1, 1, 1, 1, 1, 1});
+       transpose(b, in[0], q, {0, 2, 1, 3});
+       transpose(b, in[1], k, {0, 2, 1, 3});
+       b->binary(Node::XNNBatchMatrixMultiply, q, k, scores, 1);
+       b->unary(Node::XNNSoftmax, scores, weights);
+       transpose(b, in[2], v, {0, 2, 1, 3});
+       b->binary(Node::XNNBatchMatrixMultiply, weights, v, mixed);
+       transpose(b, mixed, out[0], {0, 2, 1, 3});
+     }},
     attention("OtherKeys", {1, 200, 4, 64}, {1, 77, 4, 64}, {0, 2, 1, 3}, {0, 2, 1, 3},
               {0, 2, 1, 3}),
 };

@@ -6,6 +6,7 @@ import io
 import threading
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,16 @@ class Transcriptions:
     """Answers requests with a file of `lower_whisper`, one after the other.
 
     Its tokenizer is in the folder beside it: FileNotFoundError if there is none.
+    ModuleNotFoundError without the package that reads forms.
     """
 
     def __init__(self, path: str | Path, *, threads: int | None = None) -> None:
+        if find_spec("python_multipart") is None:
+            raise ModuleNotFoundError(
+                "[serve] speech needs the package python-multipart; try pip install "
+                "'edgewise[llm,serve]'",
+                name="python_multipart",
+            )
         folder = tokenizer_folder(path)
         if folder is None:
             raise FileNotFoundError(

@@ -7,6 +7,7 @@ namespace {
 
 struct Finder {
   const Graph& graph;
+  const std::vector<Shape>& shapes;
   const Readers& readers;
   AttentionNodes found = {};
   std::vector<size_t> writer = {};
@@ -24,7 +25,7 @@ struct Finder {
   }
   // The heads of `value`, as a factor of a batch matrix product has them.
   HeadsValue heads_of(uint32_t value, bool is_transposed) const {
-    const size_t rank = graph.values[value].shape.rank;
+    const size_t rank = shapes[value].rank;
     if (rank != 3 && rank != 4) return {};
     const size_t first = rank - 3;
     return {.value = value,
@@ -38,7 +39,7 @@ struct Finder {
   HeadsValue source(uint32_t value, bool is_transposed, bool is_keys) {
     const HeadsValue heads = heads_of(value, is_transposed);
     if (heads.value == kNone) return {};
-    const size_t last = graph.values[value].shape.rank - 1;
+    const size_t last = shapes[value].rank - 1;
     const size_t nodes = found.nodes.size();
     if (const GraphNode* node = sole_source(value, NodeKind::kStaticTranspose)) {
       const auto axis = [&](size_t of) { return of == HeadsValue::kNoAxis ? of : node->list[of]; };
@@ -92,9 +93,9 @@ struct Finder {
 
 }  // namespace
 
-std::optional<AttentionNodes> attention_nodes(const Graph& graph, const Readers& readers,
-                                              size_t softmax) {
-  Finder finder{graph, readers};
+std::optional<AttentionNodes> attention_nodes(const Graph& graph, const std::vector<Shape>& shapes,
+                                              const Readers& readers, size_t softmax) {
+  Finder finder{graph, shapes, readers};
   finder.writer.assign(graph.values.size(), Readers::kNoNode);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     for (uint32_t output : graph.nodes[i].outputs) finder.writer[output] = i;

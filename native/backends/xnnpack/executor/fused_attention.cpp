@@ -154,7 +154,7 @@ Status FusedAttention::set_pointers(std::span<void* const> addresses, const Scra
 void FusedAttention::run_rows(const float* queries, size_t rows, const float* keys,
                               const ValuePanels& values, const float* mask, float* scores,
                               float* output) const {
-  static constexpr float kNoBias[64] = {};
+  static constexpr float kNoBias[64] = {};  // of a panel's columns, of which no CPU has as many
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const size_t width = padded_columns(kernels_, key_.tokens);
   Columns seen{0, key_.tokens};

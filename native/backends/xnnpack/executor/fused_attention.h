@@ -43,8 +43,8 @@ struct Heads {
 };
 
 // `softmax`: index of a Softmax. Nothing if it is no such attention, of fp32.
-std::optional<AttentionNodes> attention_nodes(const Graph& graph, const Readers& readers,
-                                              size_t softmax);
+std::optional<AttentionNodes> attention_nodes(const Graph& graph, const std::vector<Shape>& shapes,
+                                              const Readers& readers, size_t softmax);
 
 // Null if the kernel can run `nodes` with such shapes, and is faster than XNNPACK; else what it
 // asks for.

@@ -37,7 +37,7 @@ struct Choosing {
 using Choose = Found (*)(const Choosing& c, size_t i, const char** rule);
 
 Found attention(const Choosing& c, size_t i, const char** rule) {
-  const auto nodes = attention_nodes(c.graph, c.readers, i);
+  const auto nodes = attention_nodes(c.graph, c.shapes, c.readers, i);
   *rule = "products of matrices before and after it, of queries, keys and values";
   if (!nodes || (*rule = attention_rule(c.shapes, *nodes, c.floats)) != nullptr) return {};
   return Fusion{nodes->nodes,

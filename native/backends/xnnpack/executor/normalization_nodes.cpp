@@ -56,6 +56,7 @@ struct Finder {
       return {};
     }
     const std::span<const float> factors = numbers(filter);
+    if (factors.empty() || (bias != kNone && numbers(bias).empty())) return {};
     if (std::ranges::any_of(factors, [&](float x) { return x != factors[0]; })) return {};
     return Mean{factors[0], bias == kNone ? 0 : numbers(bias)[0]};
   }
