@@ -31,6 +31,8 @@ def read_wave(path: str | Path | BinaryIO) -> tuple[int, Any]:
             f"[wav] must be a WAV file of integers; got {name}{failure or 'its beginning'}; try "
             f"ffmpeg -i FILE -c:a pcm_s16le NEW.wav"
         ) from None
+    if width > 4:
+        raise ValueError(f"[wav] samples must have 8, 16, 24 or 32 bits; got {8 * width}")
     if not _RATES[0] <= rate <= _RATES[1]:
         raise ValueError(
             f"[wav] a sound must have {_RATES[0]} to {_RATES[1]} samples a second; got {rate}"

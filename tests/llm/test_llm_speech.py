@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import sys
 import wave
 from pathlib import Path
@@ -365,14 +366,19 @@ def test_openai_s_client_hears(heard: Any, timed: tuple[Any, Path]) -> None:
     assert [one.id for one in client.models.list()] == ["ears"]
 
 
-SLOW = b"RIFF\x2c\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0\1\0\0\0\2\0\0\0\2\0\x10\0data\x08\0\0\0" + bytes(
-    8
-)
-"""A sample a second: of a few bytes 16,000 times as many samples would be made."""
+def header(rate: int, bits: int) -> bytes:
+    """A WAV file of 8 bytes of samples."""
+    about = struct.pack("<HHIIHH", 1, 1, rate, rate * bits // 8, bits // 8, bits)
+    parts = b"fmt " + struct.pack("<I", len(about)) + about + b"data" + struct.pack("<I", 8)
+    return b"RIFF" + struct.pack("<I", 4 + len(parts) + 8) + b"WAVE" + parts + bytes(8)
+
+
 HEARD_WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no sound": ({"file": ("a.wav", b"no sound")}, "must be a WAV file"),
     "too long": ({"file": ("a.wav", bytes(1 << 18))}, "at most 131072 bytes"),
-    "too slow": ({"file": ("a.wav", SLOW)}, "4000 to 384000 samples a second; got 1"),
+    # Of a few bytes 16,000 times as many samples would be made.
+    "too slow": ({"file": ("a.wav", header(1, 16))}, "4000 to 384000 samples a second; got 1"),
+    "too wide": ({"file": ("a.wav", header(16000, 64))}, "8, 16, 24 or 32 bits; got 64"),
     "another model": ({"model": "eyes"}, "no such model; got 'eyes'"),
     "another language": ({"language": "xx"}, "one of the model's languages"),
     "a form that is not known": ({"response_format": "xml"}, "must be one of json, text"),
