@@ -7,6 +7,7 @@ import struct
 import sys
 import wave
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -254,6 +255,16 @@ def test_texts_that_are_not_believed(timed: tuple[Any, Path]) -> None:
         assert other != plain
         assert other == texts(temperatures=(0, 1.0), most_silence=1.0, **{**believed, **doubt})
         assert texts(temperatures=(0,), most_silence=1.0, **{**believed, **doubt}) == plain
+
+
+def test_models_of_english_have_one_language(tmp_path: Path) -> None:
+    """Their tokenizers have all languages' tokens, and their texts begin without one."""
+    words = load_tokenizer(vocabulary(tmp_path))
+    english: Any = SimpleNamespace(times=Timestamps(NO_TIMES, EOS), language_ids=[], start_ids=[3])
+    assert begin_of(english, words, sound(1), "en", False) == ([3], "en")
+    for language, translate in (("de", False), (None, True)):
+        with pytest.raises(ValueError, match="one language and task"):
+            begin_of(english, words, sound(1), language, translate)
 
 
 TEXTS = {

@@ -296,15 +296,18 @@ def beginning(
     if tokenizer.token_to_id("<|transcribe|>") is not None:
         names = [f"<|{language or 'en'}|>", "<|translate|>" if translate else "<|transcribe|>"]
     elif language not in (None, "en") or translate:
-        raise ValueError(
-            f"[transcribe] the model has one language and task; got {language or 'translate'}"
-        )
+        raise _one_language(language)
     found = {name: tokenizer.token_to_id(name) for name in names}
     for name, number in found.items():
         if number is None:
             raise ValueError(f"[transcribe] must be one of the model's languages; got {name}")
     without = None if times else tokenizer.token_to_id("<|notimestamps|>")
     return [*start_ids, *(n for n in (*found.values(), without) if n is not None)]
+
+
+def _one_language(language: str | None) -> ValueError:
+    told = language or "translate"
+    return ValueError(f"[transcribe] the model has one language and task; got {told}")
 
 
 def begin_of(
@@ -316,6 +319,11 @@ def begin_of(
 ) -> tuple[list[int], str | None]:
     """What the text of a sound begins with, and its language: the one that is heard where none is
     told. ValueError as of `beginning`."""
+    if transcriber.times is not None and not transcriber.language_ids:
+        # Tokenizers of English models know other languages all the same.
+        if language not in (None, "en") or translate:
+            raise _one_language(language)
+        return list(transcriber.start_ids), language
     if language is None and transcriber.language_ids:
         token = transcriber.detect_language(transcriber.features(sound))
         language = tokenizer.decode([token], special=True).strip().strip("<|>")
