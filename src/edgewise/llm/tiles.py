@@ -37,12 +37,17 @@ class Tiling:
 
         how: settings of that function, without its sizes. OSError if it is no picture.
         """
-        tiles, grid = self.tiles(opened(picture), how)
-        plain = {**how, "do_resize": False, "do_center_crop": False}
+        pixels, grid = self.pixels(opened(picture), how)
         key = f"{grid[0]}x{grid[1]}"
         if key not in self.texts:
             raise ValueError(f"[images] no text for {key} tiles; try edgewise llm export again")
-        return [array(tile, plain) for tile in tiles], list(self.texts[key])
+        return pixels, list(self.texts[key])
+
+    def pixels(self, picture: Any, how: Mapping[str, Any]) -> tuple[list[Any], tuple[int, int]]:
+        """Tiles as `cut` has them, of one of Pillow's pictures, and the rows and columns."""
+        plain = {**how, "do_resize": False, "do_center_crop": False}
+        tiles, grid = self.tiles(picture, how)
+        return [array(tile, plain) for tile in tiles], grid
 
     def tiles(self, picture: Any, how: Mapping[str, Any]) -> tuple[list[Any], tuple[int, int]]:
         """Pillow's pictures, and how many rows and columns they are of; (0, 0): it is not cut."""

@@ -77,6 +77,7 @@ class Transcriber:
         """Tokens of the languages that the model can tell apart; none for one of a single one."""
         self._never = [int(t) for t in constants(program, "get_suppress_ids")]
         self._not_first = [int(t) for t in constants(program, "get_begin_suppress_ids")]
+        self._heard: Any = None
         session = program.new_session()
         self._encode, self._forward = session.load_method("encode"), session.load_method("forward")
 
@@ -122,9 +123,16 @@ class Transcriber:
         """The likeliest token of `language_ids` for a sound. ValueError if there are none."""
         if not self.language_ids:
             raise ValueError("[transcribe] the model tells no languages apart; try --language")
-        self._encode.execute([self._checked(features)])
+        self._hear(self._checked(features))
         logits = self._run(self.start_ids, 0)
         return max(self.language_ids, key=lambda token: float(logits[token]))
+
+    def _hear(self, features: Any) -> None:
+        """Leaves what the decoder reads of them, unless it is there: a language was heard first."""
+        if self._heard is None or not np.array_equal(features, self._heard):
+            self._heard = None
+            self._encode.execute([features])
+            self._heard = features.copy()
 
     def features(self, sound: Any) -> Any:
         """Of the beginning of a sound, as the encoder takes them."""
@@ -133,7 +141,7 @@ class Transcriber:
     def _generate(
         self, features: Any, begin: list[int], most: int | None, times: Timestamps | None
     ) -> Iterator[int]:
-        self._encode.execute([features])
+        self._hear(features)
         for token, _ in self._write(self._begin(begin, 0), len(begin), most, times, _likeliest):
             if token not in self.eos_ids:
                 yield token
@@ -173,7 +181,7 @@ class Transcriber:
     ) -> list[int] | None:
         """The first text that is believed, or the last one that was tried; None for silence."""
         random = np.random.default_rng(fallback.seed)
-        self._encode.execute([self._checked(features)])
+        self._hear(self._checked(features))
         bytes_of_token = int(math.log2(self.vocab_size) / 8) + 1
         tokens: list[int] = []
         for temperature in fallback.temperatures:

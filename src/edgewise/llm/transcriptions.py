@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from edgewise.llm.chat import tokenizer_folder
+from edgewise.llm.mel import RATE
 from edgewise.llm.requests import RequestError
 from edgewise.llm.subtitles import FORMATS, head_of
 from edgewise.llm.text import load_tokenizer
@@ -79,20 +80,19 @@ class Transcriptions:
         text = "".join(texts).strip()
         if asked.format == "text":
             return PlainTextResponse(text + "\n")
+        said = list(zip(segments, texts, strict=True))
         if asked.format in FORMATS:
             write = FORMATS[asked.format]
-            parts = [
-                write(n + 1, *pair) for n, pair in enumerate(zip(segments, texts, strict=True))
-            ]
+            parts = [write(number, *one) for number, one in enumerate(said, 1)]
             return PlainTextResponse(head_of(asked.format) + "\n".join(parts))
         if asked.format == "json":
             return JSONResponse({"text": text})
-        told = [_told(n, *pair) for n, pair in enumerate(zip(segments, texts, strict=True))]
+        told = [_told(number, *one) for number, one in enumerate(said)]
         return JSONResponse(
             {
                 "task": "translate" if translate else "transcribe",
                 "language": language,
-                "duration": len(samples) / 16_000,
+                "duration": len(samples) / RATE,
                 "text": text,
                 "segments": told,
             }

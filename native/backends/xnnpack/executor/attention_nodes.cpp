@@ -10,11 +10,10 @@ struct Finder {
   const std::vector<Shape>& shapes;
   const Readers& readers;
   AttentionNodes found = {};
-  std::vector<size_t> writer = {};
 
   // The node that writes `value` if it is of `kind` and its result is read by one node only.
   const GraphNode* sole_source(uint32_t value, NodeKind kind) {
-    const size_t node = writer[value];
+    const size_t node = readers.writer[value];
     if (node == Readers::kNoNode || graph.nodes[node].kind != kind ||
         graph.values[value].type != DataType::kFp32 ||
         readers.sole(graph, value) == Readers::kNoNode) {
@@ -96,10 +95,6 @@ struct Finder {
 std::optional<AttentionNodes> attention_nodes(const Graph& graph, const std::vector<Shape>& shapes,
                                               const Readers& readers, size_t softmax) {
   Finder finder{graph, shapes, readers};
-  finder.writer.assign(graph.values.size(), Readers::kNoNode);
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    for (uint32_t output : graph.nodes[i].outputs) finder.writer[output] = i;
-  }
   AttentionNodes& found = finder.found;
   found.nodes.push_back(softmax);
   const uint32_t weights = graph.nodes[softmax].outputs[0];

@@ -3,11 +3,13 @@
 #include <algorithm>
 
 namespace edgewise::xnnpack {
-Readers::Readers(const Graph& graph) : nodes(graph.values.size()) {
+Readers::Readers(const Graph& graph)
+    : nodes(graph.values.size()), writer(graph.values.size(), kNoNode) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     for (uint32_t input : graph.nodes[i].inputs) {
       if (input != kNone) nodes[input].push_back(i);
     }
+    for (uint32_t output : graph.nodes[i].outputs) writer[output] = i;
   }
 }
 

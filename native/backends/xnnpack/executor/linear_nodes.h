@@ -29,6 +29,7 @@ struct LinearNodes {
 // Who reads and writes each value.
 struct Readers {
   std::vector<std::vector<size_t>> nodes;  // by value; a node that reads it twice is there twice
+  std::vector<size_t> writer;              // by value; kNoNode: none
 
   explicit Readers(const Graph& graph);
   // The node that alone reads `value`, if nothing outside the graph does; else kNoNode.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 
 #include "backends/xnnpack/executor/fused_normalization.h"
 
@@ -18,14 +19,12 @@ struct Finder {
 
   // The node that writes `value` if it is of `kind`, computes nothing but that, and is of fp32.
   const GraphNode* source(uint32_t value, NodeKind kind) {
-    for (size_t i = 0; i < graph.nodes.size(); ++i) {
-      const GraphNode& node = graph.nodes[i];
-      if (node.outputs[0] != value) continue;
-      if (node.kind != kind || !is_simple(node)) return nullptr;
-      found.nodes.push_back(i);
-      return &node;
+    const size_t i = readers.writer[value];
+    if (i == Readers::kNoNode || graph.nodes[i].kind != kind || !is_simple(graph.nodes[i])) {
+      return nullptr;
     }
-    return nullptr;
+    found.nodes.push_back(i);
+    return &graph.nodes[i];
   }
   // The node of `kind` that alone reads `value`.
   const GraphNode* reader(uint32_t value, NodeKind kind) {
@@ -43,9 +42,12 @@ struct Finder {
     const GraphValue& it = graph.values[value];
     return it.type == DataType::kFp32 && it.is_constant() && !it.is_converted();
   }
-  std::span<const float> numbers(uint32_t value) const {
+  // A copy: constants may lie at any address.
+  std::vector<float> numbers(uint32_t value) const {
     const std::span<const std::byte> bytes = graph.values[value].data.bytes;
-    return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
+    std::vector<float> result(bytes.size() / sizeof(float));
+    std::memcpy(result.data(), bytes.data(), result.size() * sizeof(float));
+    return result;
   }
   // A product with one column of equal numbers, for each row of `value`.
   std::optional<Mean> mean(const GraphNode& node, uint32_t value) const {
@@ -55,7 +57,7 @@ struct Finder {
         (bias != kNone && !is_constant(bias)) || means.rank != rows.rank || means.last() != 1) {
       return {};
     }
-    const std::span<const float> factors = numbers(filter);
+    const std::vector<float> factors = numbers(filter);
     if (factors.empty() || (bias != kNone && numbers(bias).empty())) return {};
     if (std::ranges::any_of(factors, [&](float x) { return x != factors[0]; })) return {};
     return Mean{factors[0], bias == kNone ? 0 : numbers(bias)[0]};

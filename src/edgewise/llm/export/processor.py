@@ -122,9 +122,8 @@ def _tiling(processor: Any, prompt: ImagePrompt, size: tuple[int, int], image_ti
         sample = _prepared(processor, picture, prompt.placeholder, options)
         wanted = sample["pixel_values"].reshape(-1, 3, side, side)
         parts = _text_of_image(processor).split(prompt.word * prompt.count)
-        tiles, grid = tiling.tiles(picture, prompt.picture)
-        plain = {**prompt.picture, "do_resize": False, "do_center_crop": False}
-        pixels = torch.cat([torch.from_numpy(array(tile, plain)) for tile in tiles])
+        tiles, grid = tiling.pixels(picture, prompt.picture)
+        pixels = torch.cat([torch.from_numpy(tile) for tile in tiles])
         known = texts.setdefault(f"{grid[0]}x{grid[1]}", parts)
         is_same = pixels.shape == wanted.shape and len(parts) == len(tiles) + 1 and known == parts
         if not is_same or float((pixels - wanted).abs().max()) > _LARGEST_STEP:
