@@ -1,4 +1,5 @@
-# Arm's KleidiAI: products of rows quantized at run time with weights of 4 and 8 bits, on 64-bit Arm.
+# Arm's KleidiAI: products of rows quantized at run time with weights of 4 and 8 bits, and those of
+# float32 on CPUs with SME2, on 64-bit Arm.
 # edgewise_use_kleidiai(target) adds the micro-kernels that are used, and no others, to a target with
 # EDGEWISE_HAS_KLEIDIAI; without KleidiAI it adds nothing, and these products are XNNPACK's.
 #
@@ -24,7 +25,13 @@ set(edgewise_kleidiai_kernels
   ${edgewise_kleidiai_kernel}4x8_qsi4c32p8x8_4x8x32_neon_i8mm
   ${edgewise_kleidiai_kernel}1x8_qsi4cxp8x8_1x8x32_neon_dotprod
   ${edgewise_kleidiai_kernel}4x8_qsi4cxp8x8_8x8x32_neon_i8mm
-  ${edgewise_kleidiai_kernel}4x8_qsi8cxp4x8_16x4_neon_i8mm)
+  ${edgewise_kleidiai_kernel}4x8_qsi8cxp4x8_16x4_neon_i8mm
+  kai_lhs_imatmul_pack_x32p2vlx1_x32p_sme
+  kai_lhs_imatmul_pack_x16p2vlx2_x16p_sme
+  kai_lhs_imatmul_pack_x8p2vlx4_x8p_sme
+  kai_matmul_clamp_f32_f32p2vlx1_f32p2vlx1biasf32_sme2_mopa
+  kai_matmul_clamp_f16_f16p2vlx2_f16p2vlx2_2vlx2vl_sme2_mopa
+  kai_matmul_clamp_qai8_qai8p2vlx4_qsi8cxpsb2vlx4_2vlx2vl_sme2_mopa)
 set(edgewise_kleidiai_files
   kai_rhs_pack_nxk_qsi4c32p_qsu4c32s1s0
   kai_rhs_pack_nxk_qsi4cxp_qs4cxs1s0
@@ -44,6 +51,9 @@ function(edgewise_kleidiai_sources out out_reason folder)
     file(GLOB assembly CONFIGURE_DEPENDS "${folder}/kai/ukernels/matmul/*/${name}_asm.S")
     list(APPEND sources ${found} ${assembly})
   endforeach()
+  # What kernels for SME share, in later releases.
+  file(GLOB common CONFIGURE_DEPENDS "${folder}/kai/kai_common_sme_asm.S")
+  list(APPEND sources ${common})
   set(${out} "${sources}" PARENT_SCOPE)
 endfunction()
 
@@ -55,9 +65,11 @@ function(edgewise_kleidiai_objects out out_reason library)
   list(TRANSFORM edgewise_kleidiai_files APPEND .c.o OUTPUT_VARIABLE objects)
   execute_process(COMMAND "${CMAKE_AR}" t "${library}" OUTPUT_VARIABLE members ERROR_QUIET)
   string(REGEX REPLACE "\n" ";" members "${members}")
-  foreach(kernel IN LISTS edgewise_kleidiai_kernels)
-    if("${kernel}_asm.S.o" IN_LIST members)
-      list(APPEND objects ${kernel}_asm.S.o)
+  # Some kernels are in assembly beside what calls it, which differs by release; so is what those
+  # for SME share.
+  foreach(name IN LISTS edgewise_kleidiai_kernels ITEMS kai_common_sme)
+    if("${name}_asm.S.o" IN_LIST members)
+      list(APPEND objects ${name}_asm.S.o)
     endif()
   endforeach()
   execute_process(COMMAND "${CMAKE_AR}" x "${library}" ${objects}
@@ -172,6 +184,9 @@ function(edgewise_use_kleidiai target)
       list(APPEND options -march=armv8.2-a+dotprod+i8mm)
     elseif(source MATCHES "dotprod")
       list(APPEND options -march=armv8.2-a+dotprod)
+    elseif(source MATCHES "_sme")
+      # No vectors of the compiler's own: a CPU may have SVE in its streaming mode alone.
+      list(APPEND options -march=armv8.2-a+sve+sve2 -fno-tree-vectorize -fno-tree-slp-vectorize)
     endif()
     set_source_files_properties("${source}" PROPERTIES COMPILE_OPTIONS "${options}")
   endforeach()

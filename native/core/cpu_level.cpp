@@ -26,6 +26,7 @@ constexpr CpuLevel kLevels[] = {
     {"neon", HWY_NEON_WITHOUT_AES, CpuLevel::kNone},
     {"dotprod", HWY_NEON_WITHOUT_AES, CpuLevel::kDotProduct},
     {"i8mm", HWY_NEON_WITHOUT_AES, CpuLevel::kInt8Products},
+    {"sme2", HWY_NEON_WITHOUT_AES, CpuLevel::kSme2},
 #else
     {"baseline", HWY_STATIC_TARGET, CpuLevel::kNone},
 #endif
@@ -54,6 +55,8 @@ bool has_extra(CpuLevel::Extra extra) {
       return platform::has_dot_products();
     case CpuLevel::kInt8Products:
       return platform::has_int8_matrix_products();
+    case CpuLevel::kSme2:
+      return platform::has_int8_matrix_products() && platform::has_sme2();
     default:
       return false;
   }

@@ -11,8 +11,8 @@ namespace edgewise {
 struct CpuLevel {
   const char* name;  // what EDGEWISE_CPU is set to
   int64_t target;    // the best of Highway's targets (hwy/detect_targets.h) that it allows
-  // What integer products use of it, beyond the target; 0: nothing.
-  enum Extra : uint8_t { kNone, kAvxVnni, kVnni, kDotProduct, kInt8Products } extra;
+  // What products use of it, beyond the target; each has those before it, of its kind of CPU.
+  enum Extra : uint8_t { kNone, kAvxVnni, kVnni, kDotProduct, kInt8Products, kSme2 } extra;
 };
 
 // Those that this CPU has, the lowest first.

@@ -14,4 +14,7 @@ bool has_dot_products() { return false; }
 // From the M2 on.
 bool has_int8_matrix_products() { return apple::read_number("hw.optional.arm.FEAT_I8MM", 0) != 0; }
 
+// From the M4 on.
+bool has_sme2() { return apple::read_number("hw.optional.arm.FEAT_SME2", 0) != 0; }
+
 }  // namespace edgewise::platform

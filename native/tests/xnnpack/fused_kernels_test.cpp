@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <random>
 
 #include "backends/xnnpack/executor/fused_convolution.h"
 #include "backends/xnnpack/executor/fused_gemm.h"
 #include "backends/xnnpack/executor/fused_winograd.h"
+#include "backends/xnnpack/executor/sme_gemm.h"
 #include "backends/xnnpack/executor/value_memory.h"
 #include "random_values.h"
 #include "scratch_memory.h"
@@ -110,13 +112,12 @@ struct Convolution {
     return result;
   }
 
-  using Make = Result<std::unique_ptr<Step>> (*)(const Graph&, const LinearNodes&,
-                                                 const FloatKernels&, ProgramState&);
-  void check(Make make, const FloatKernels& kernels, double tolerance) const {
-    SCOPED_TRACE(kernels.name);
+  using Make =
+      std::function<Result<std::unique_ptr<Step>>(const Graph&, const LinearNodes&, ProgramState&)>;
+  void check(const Make& make, double tolerance) const {
     auto state = ProgramState::make(test.threads);
     ASSERT_TRUE(state.ok()) << state.status().message();
-    auto step = make(graph, nodes, kernels, **state);
+    auto step = make(graph, nodes, **state);
     ASSERT_TRUE(step.ok()) << step.status().message();
     ASSERT_TRUE((*step)->reshape(shapes).ok());
     ScratchMemory scratch(**step, static_cast<size_t>(test.threads));
@@ -145,9 +146,14 @@ struct Convolution {
   }
 };
 
-void check_all(const Convolution& convolution, Convolution::Make make, double tolerance) {
+using Make = Result<std::unique_ptr<Step>> (*)(const Graph&, const LinearNodes&,
+                                               const FloatKernels&, ProgramState&);
+void check_all(const Convolution& convolution, Make make, double tolerance) {
   for (const FloatKernels* kernels : all_float_kernels()) {
-    convolution.check(make, *kernels, tolerance);
+    SCOPED_TRACE(kernels->name);
+    convolution.check([&](const Graph& graph, const LinearNodes& nodes,
+                          ProgramState& state) { return make(graph, nodes, *kernels, state); },
+                      tolerance);
   }
 }
 
@@ -209,6 +215,69 @@ TEST_P(FusedWindows, ConvolutionMatchesFloat64) {
   check_all(Convolution(GetParam(), GetParam().kernel), FusedConvolution::make, 5e-7);
 }
 INSTANTIATE_TEST_SUITE_P(All, FusedWindows, testing::ValuesIn(kWindows), name_of_case);
+
+#ifdef EDGEWISE_HAS_KLEIDIAI
+// On CPUs that have it. A fully connected node is one of 1x1, whose filter may lie the other way
+// round.
+class SmeKernelsTest : public testing::TestWithParam<Case> {
+ protected:
+  static void check(const Convolution& convolution) {
+    if (sme_kernels(DataType::kFp32) == nullptr) GTEST_SKIP() << "no SME2";
+    convolution.check(SmeGemm::make, 5e-7);
+  }
+};
+TEST_P(SmeKernelsTest, ConvolutionMatchesFloat64) {
+  check(Convolution(GetParam(), GetParam().kernel == 1 ? 3 : GetParam().kernel));
+}
+TEST_P(SmeKernelsTest, ProductMatchesFloat64) {
+  Case test = GetParam();
+  test.pad_top = test.pad_left = test.pad_bottom = test.pad_right = 0;
+  test.stride = 1;
+  for (const bool is_transposed : {false, true}) {
+    Convolution product(test, 1);
+    GraphNode& node = product.graph.nodes[0];
+    node.kind = NodeKind::kFullyConnected;
+    const size_t ins = test.in_channels, outs = test.out_channels;
+    const Floats filter = product.filter;
+    product.graph.values[1].shape = shape_of({outs, ins});
+    if (is_transposed) {
+      node.flags = XNN_FLAG_TRANSPOSE_WEIGHTS;
+      product.graph.values[1].shape = shape_of({ins, outs});
+      for (size_t i = 0; i < outs; ++i) {
+        for (size_t j = 0; j < ins; ++j) product.filter[j * outs + i] = filter[i * ins + j];
+      }
+    }
+    const Floats stored = product.filter;
+    product.graph.values[1].data.bytes = std::as_bytes(std::span(stored));
+    product.filter = filter;
+    check(product);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, SmeKernelsTest, testing::ValuesIn(kCases), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Windows, SmeKernelsTest, testing::ValuesIn(kWindows), name_of_case);
+
+TEST(SmeKernels, KeepWhatIsNoNumber) {
+  if (sme_kernels(DataType::kFp32) == nullptr) GTEST_SKIP() << "no SME2";
+  Convolution c({"", 1, 4, 4, 16, 16, 0, 0, 0, 0}, 1);
+  c.input[16] = std::numeric_limits<float>::quiet_NaN();
+  c.input[32] = kInfinity;
+  auto state = ProgramState::make(1);
+  ASSERT_TRUE(state.ok());
+  auto step = SmeGemm::make(c.graph, c.nodes, **state);
+  ASSERT_TRUE(step.ok());
+  ASSERT_TRUE((*step)->reshape(c.shapes).ok());
+  ScratchMemory scratch(**step, 1);
+  Floats output(c.shapes[4].elements());
+  void* addresses[] = {c.input.data(), nullptr, nullptr, nullptr, output.data()};
+  ASSERT_TRUE((*step)->set_pointers(addresses, scratch).ok());
+  ASSERT_TRUE((*step)->run().ok());
+  for (size_t i = 0; i < 16; ++i) {
+    EXPECT_TRUE(std::isnan(output[16 + i]));
+    EXPECT_EQ(output[32 + i], c.filter[16 * i] > 0 ? kInfinity : -kInfinity);
+    EXPECT_TRUE(std::isfinite(output[48 + i]));
+  }
+}
+#endif
 
 // The sizes of the layers that it is for; what the rule chooses depends on the CPU.
 TEST(Winograd, IsAccurateForDeepLayers) {

@@ -7,6 +7,7 @@
 #include "payload_builder.h"
 
 #include "backends/xnnpack/executor/executor.h"
+#include "backends/xnnpack/executor/sme_kernels.h"
 #include "backends/xnnpack/fold.h"
 #include "backends/xnnpack/node_types.h"
 #include "backends/xnnpack/program_state.h"
@@ -70,6 +71,9 @@ struct Case {
   const char* name;
   void (*make)(Maker& maker);
   float low = -1;  // of the inputs
+  // Of the largest number, by XNNPACK: its approximations in float16 go up to a few units of the
+  // last place.
+  float tolerance = 0x1p-8f;
 };
 
 template <Node type>
@@ -82,15 +86,15 @@ void binary(Maker& m) {
   const uint32_t x = m.in({2, 9}), c = m.constant({9}, 0.5f), out = m.out({2, 9});
   m.b.binary(type, x, c, out);
 }
-template <Node type>
+template <Node type, uint32_t kSize = 0, uint32_t kOuts = 3>
 void convolution(Maker& m) {
   const bool is_depthwise = type == Node::XNNDepthwiseConv2d;
   const bool is_transposed = type == Node::XNNConvTranspose2d;
-  const uint32_t x = m.in({1, 4, 5, 3});
-  const uint32_t w = is_depthwise ? m.constant({1, 3, 3, 3}) : m.constant({3, 3, 3, 3});
-  const uint32_t bias = m.constant({3});
-  const uint32_t rows = is_transposed ? 6 : 2, columns = is_transposed ? 7 : 3;
-  const uint32_t out = m.out({1, rows, columns, 3});
+  const uint32_t x = m.in({1, 4 + kSize, 5 + kSize, 3});
+  const uint32_t w = is_depthwise ? m.constant({1, 3, 3, 3}) : m.constant({kOuts, 3, 3, 3});
+  const uint32_t bias = m.constant({kOuts});
+  const uint32_t rows = kSize + (is_transposed ? 6 : 2), columns = kSize + (is_transposed ? 7 : 3);
+  const uint32_t out = m.out({1, rows, columns, kOuts});
   fb::_XNNNodeConvT table;
   table.input1_id = x;
   table.filter_id = w;
@@ -101,7 +105,7 @@ void convolution(Maker& m) {
   table.dilation_height = table.dilation_width = 1;
   table.groups = is_depthwise ? 3 : 1;
   table.group_input_channels = is_depthwise ? 1 : 3;
-  table.group_output_channels = is_depthwise ? 1 : 3;
+  table.group_output_channels = is_depthwise ? 1 : kOuts;
   m.b.node(type, table);
 }
 template <Node type>
@@ -235,9 +239,11 @@ constexpr Case kCases[] = {
     {"BoundedAdd", bounded},
     {"FullyConnected", fully_connected<3, 12, 5>},
     {"FullyConnectedOfARow", fully_connected<1, 101, 70>},
-    {"FullyConnectedOfManyRows", fully_connected<13, 1101, 33>},
+    // XNNPACK adds up in float16.
+    {"FullyConnectedOfManyRows", fully_connected<13, 1101, 33>, -1, 0x1p-6f},
     {"BatchProduct", batch_product},
     {"Conv2d", convolution<Node::XNNConv2d>},
+    {"Conv2dOfManyPixels", convolution<Node::XNNConv2d, 8, 35>},
     {"DepthwiseConv2d", convolution<Node::XNNDepthwiseConv2d>},
     {"ConvTranspose2d", convolution<Node::XNNConvTranspose2d>},
     {"MaxPool", pooling<Node::XNNMaxPooling2d>},
@@ -267,7 +273,8 @@ Result<Graph> make_graph(const std::vector<std::byte>& bytes, TakesHalf takes_ha
 }
 
 // The first output.
-Floats run_case(const Case& test, Type type, TakesHalf takes_half) {
+Floats run_case(const Case& test, Type type, TakesHalf takes_half,
+                const FloatKernels* kernels = nullptr) {
   Maker maker{type, {}};
   test.make(maker);
   const std::vector<std::byte> bytes = maker.b.bytes();
@@ -277,7 +284,7 @@ Floats run_case(const Case& test, Type type, TakesHalf takes_half) {
   std::vector<Shape> shapes = graph->serialized_shapes();
   EXPECT_TRUE(infer_shapes(*graph, &shapes).ok());
   auto state = ProgramState::make(1);
-  auto executor = Executor::make(*graph, shapes, nullptr, **state);
+  auto executor = Executor::make(*graph, shapes, kernels, **state);
   EXPECT_TRUE(executor.ok()) << executor.status().message();
   if (!executor.ok()) return {};
   const bool is_half = type == Type::fp16;
@@ -330,8 +337,14 @@ TEST_P(XnnpackHalf, ComputesInFloat32WhatItMust) {
 }
 
 TEST_P(XnnpackHalf, ComputesWithTheKernelsThereAre) {
-  // XNNPACK's approximations in float16 go up to a few units of the last place.
   expect_close(run_case(GetParam(), Type::fp16, has_half_kernel),
+               run_case(GetParam(), Type::fp32, never), GetParam().tolerance);
+}
+
+// Those for SME2 add up in float32.
+TEST_P(XnnpackHalf, ComputesWithKernelsForSme) {
+  if (sme_kernels(DataType::kFp16) == nullptr) GTEST_SKIP() << "no SME2";
+  expect_close(run_case(GetParam(), Type::fp16, has_half_kernel, float_kernels()),
                run_case(GetParam(), Type::fp32, never), 0x1p-8f);
 }
 

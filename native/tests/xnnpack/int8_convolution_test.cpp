@@ -14,6 +14,7 @@
 #include "backends/xnnpack/executor/int8_convolution.h"
 #include "backends/xnnpack/executor/int8_depthwise.h"
 #include "backends/xnnpack/executor/int8_winograd.h"
+#include "backends/xnnpack/executor/sme_gemm.h"
 #include "backends/xnnpack/payload.h"
 #include "backends/xnnpack/read_graph.h"
 #include "backends/xnnpack/shapes.h"
@@ -182,11 +183,24 @@ bool is_winograd(const std::vector<std::byte>& bytes) {
   return int8_winograd_rule(*graph, shapes, graph->nodes[0]) == nullptr;
 }
 
+bool is_sme(const std::vector<std::byte>& bytes) {
+#ifdef EDGEWISE_HAS_KLEIDIAI
+  auto graph = read_graph(*open_payload(bytes), nullptr);
+  const std::vector<Shape> shapes = graph->serialized_shapes();
+  const auto nodes = sme_nodes(*graph, shapes, Readers(*graph), std::vector<bool>(2), 0);
+  return nodes && sme_rule(*graph, shapes, *nodes) == nullptr;
+#else
+  (void)bytes;
+  return false;
+#endif
+}
+
 TEST_P(Int8Convolutions, AreXnnpacksBitByBit) {
   const Case& c = GetParam();
+  const bool has_sme = !c.is_depthwise && sme_kernels(DataType::kQint8) != nullptr;
   const bool has_kernels =
       c.is_depthwise ? int8_depthwise_kernels() != nullptr : int8_kernels() != nullptr;
-  if (!has_kernels) GTEST_SKIP() << "XNNPACK's are faster on this CPU";
+  if (!has_kernels && !has_sme) GTEST_SKIP() << "XNNPACK's are faster on this CPU";
   Dims in = {c.images, c.height, c.width, c.ins};
   Dims out = {c.images, size_after(c.height, c.pads[0] + c.pads[2], c.kernel[0], c.stride),
               size_after(c.width, c.pads[1] + c.pads[3], c.kernel[1], c.stride), c.outs};
@@ -194,16 +208,21 @@ TEST_P(Int8Convolutions, AreXnnpacksBitByBit) {
     in = {c.images * c.height * c.width, c.ins};
     out = {in[0], c.outs};
   }
-  if (!c.is_depthwise && c.kernel[1] * c.ins < int8_kernels()->least_depth && c.ins > 4) {
+  if (!has_sme && !c.is_depthwise && c.kernel[1] * c.ins < int8_kernels()->least_depth &&
+      c.ins > 4) {
     GTEST_SKIP() << "XNNPACK's are faster for so little depth on this CPU";
   }
   const uint32_t padded = (c.outs + kInt8Columns - 1) / kInt8Columns * kInt8Columns;
-  if (!c.is_depthwise && int8_kernels()->needs_full_panels && padded * 8 > c.outs * 9) {
+  if (!has_sme && !c.is_depthwise && int8_kernels()->needs_full_panels && padded * 8 > c.outs * 9) {
     GTEST_SKIP() << "XNNPACK's are faster for so few columns of a panel on this CPU";
   }
   const auto payload = payload_of(c, in, out);
-  ASSERT_TRUE(is_chosen(payload, c.residual_scale != 0));
-  ASSERT_EQ(is_winograd(payload), c.is_winograd);
+  if (has_sme) {
+    ASSERT_EQ(is_sme(payload), c.outs >= 8);
+  } else {
+    ASSERT_TRUE(is_chosen(payload, c.residual_scale != 0));
+    ASSERT_EQ(is_winograd(payload), c.is_winograd);
+  }
   std::vector<int8_t> results[2];
   for (const bool own : {false, true}) {
     auto delegate = make_delegate(payload, nullptr, nullptr, c.threads, own);

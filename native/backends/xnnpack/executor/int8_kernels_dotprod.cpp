@@ -277,9 +277,7 @@ const Int8Kernels* int8_kernels() {
 }
 
 const Int8DepthwiseKernels* int8_depthwise_kernels() {
-  const auto extra = cpu_level().extra;
-  const bool has = extra == CpuLevel::kDotProduct || extra == CpuLevel::kInt8Products;
-  return has && !is_in_order() ? &kDepthwise : nullptr;
+  return cpu_level().extra >= CpuLevel::kDotProduct && !is_in_order() ? &kDepthwise : nullptr;
 }
 
 }  // namespace edgewise::xnnpack

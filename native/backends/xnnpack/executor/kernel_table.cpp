@@ -16,6 +16,7 @@
 #include "backends/xnnpack/executor/int8_convolution.h"
 #include "backends/xnnpack/executor/int8_depthwise.h"
 #include "backends/xnnpack/executor/int8_winograd.h"
+#include "backends/xnnpack/executor/sme_gemm.h"
 
 namespace edgewise::xnnpack {
 namespace {
@@ -136,6 +137,16 @@ Found weight_only(const Choosing& c, size_t i, const char** rule) {
                 }};
 }
 
+#ifdef EDGEWISE_HAS_KLEIDIAI
+Found sme(const Choosing& c, size_t i, const char** rule) {
+  const auto nodes = sme_nodes(c.graph, c.shapes, c.readers, c.is_taken, i);
+  if (!nodes || (*rule = sme_rule(c.graph, c.shapes, *nodes)) != nullptr) return {};
+  return Fusion{nodes->nodes, [&graph = c.graph, nodes = *nodes](ProgramState& state) {
+                  return SmeGemm::make(graph, nodes, state);
+                }};
+}
+#endif
+
 Found winograd(const Choosing& c, size_t i, const char** rule) {
   return linear<FusedWinograd>(c, i, rule, [&](const LinearNodes& nodes) {
     return winograd_rule(c.graph, c.shapes, nodes);
@@ -188,6 +199,9 @@ constexpr KernelRow kRows[] = {
     {"Depthwise convolution int8", {NodeKind::kDepthwiseConv2d}, int8_depthwise},
     {"Convolution int8 Winograd", {NodeKind::kConv2d}, int8_winograd},
     {"Convolution int8", {NodeKind::kConv2d, NodeKind::kFullyConnected}, int8_convolution},
+#ifdef EDGEWISE_HAS_KLEIDIAI
+    {"SME GEMM", {NodeKind::kConv2d, NodeKind::kFullyConnected}, sme},
+#endif
     {"Convolution Winograd", {NodeKind::kConv2d}, winograd},
     {"Weight-only GEMM", {NodeKind::kFullyConnected}, weight_only},
     {"GEMM", {NodeKind::kConv2d, NodeKind::kFullyConnected}, gemm},

@@ -317,6 +317,7 @@ const RowGemmKernels* row_gemm_kernels(DataType) {
     case CpuLevel::kDotProduct:
       return &kDotProducts;
     case CpuLevel::kInt8Products:
+    case CpuLevel::kSme2:
       return &kInt8Products;
     default:
       return nullptr;
