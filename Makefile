@@ -106,9 +106,12 @@ ctest: native
 
 # The native tests once for each EDGEWISE_CPU below what this CPU has; and, if `make
 # cross-ctest-aarch64` has built them, those of kernels on CPUs that qemu-user plays (7.2 has no
-# neoverse-v1; a64fx has SVE, and max all); after `make cross-ctest-armv7` all on 32-bit Arm. Cases of
+# neoverse-v1; a64fx has SVE, and max all), and on one with SME2, for which a later QEMU is fetched;
+# after `make cross-ctest-armv7` all on 32-bit Arm. Cases of
 # kernels run on every level by themselves.
 ARM_CPUS := cortex-a53 cortex-a76 a64fx max
+SME_BYTES := 16 64 256
+SME_TESTS = build/cross/aarch64/native/tests/edgewise_xnnpack_*_test
 test-levels: ctest
 	@for level in $$($(PY) -c 'from edgewise.runtime import _native; print(*_native.cpu_levels()[:-1])'); do \
 	  EDGEWISE_CPU=$$level $(QUIET) --show '^[0-9]+% tests passed' build/logs/ctest-$$level.log \
@@ -117,7 +120,12 @@ test-levels: ctest
 	@if [ -d build/cross/aarch64/native/tests ]; then for cpu in $(ARM_CPUS); do \
 	  QEMU_CPU=$$cpu $(QUIET) --show '^[0-9]+% tests passed' build/logs/ctest-$$cpu.log \
 	    "ctest as $$cpu" ctest --test-dir build/cross/aarch64 --output-on-failure \
-	    --no-tests=error -j 2 -R '^(kernels|xnnpack)\.' || exit 1; done; fi
+	    --no-tests=error -j 2 -R '^(kernels|xnnpack)\.' || exit 1; done; \
+	  for bytes in $(SME_BYTES); do for test in $(SME_TESTS); do \
+	    $(QUIET) build/logs/sme-$$bytes.log "$$(basename $$test) with SME2 of $$bytes bytes" \
+	      env EDGEWISE_CPU=sme2 $$(tools/sme_qemu.sh) -L /usr/aarch64-linux-gnu \
+	      -cpu max,sme-default-vector-length=$$bytes $$test --gtest_brief=1 || exit 1; \
+	  done; done; fi
 	@if [ -d build/cross/armv7/native/tests ]; then \
 	  $(QUIET) --show '^[0-9]+% tests passed' build/logs/ctest-armv7.log "ctest for armv7" \
 	    ctest --test-dir build/cross/armv7 --output-on-failure --no-tests=error -j 2; fi

@@ -9,34 +9,117 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-__all__ = ["read_wave", "resampled"]
+__all__ = ["is_sound", "read_sound", "resampled"]
 
 _RATES = 4000, 384_000
 """A file of lower ones, which anybody may send, would become a much larger sound."""
 
+_FORMATS = "aac,aiff,amr,au,caf,flac,matroska,mov,mp3,mp4,m4a,mpeg,ogg,w64,wav,webm"
+"""FFmpeg's names of those that it may take a file for: lists of other files are none of them."""
 
-def read_wave(path: str | Path | BinaryIO) -> tuple[int, Any]:
-    """Samples a second of a WAV file, and the mean of its channels: float32 [samples], -1 to 1.
 
-    Of integers of 8, 16, 24 or 32 bits, 4 to 384 kHz. FileNotFoundError, or ValueError if it is
-    none.
+# fmt: off
+_SUFFIXES = frozenset([
+    ".aac", ".aif", ".aiff", ".amr", ".au", ".caf", ".flac", ".m4a", ".mka", ".mp3", ".mp4",
+    ".mpga", ".oga", ".ogg", ".opus", ".wav", ".webm",
+])
+# fmt: on
+
+
+def is_sound(path: Path) -> bool:
+    """Whether a file's name says that it is one for `read_sound`."""
+    return path.suffix.lower() in _SUFFIXES
+
+
+def read_sound(
+    source: str | Path | BinaryIO, *, most_seconds: float | None = None
+) -> tuple[int, Any]:
+    """Samples a second of a file's sound, and the mean of its channels: float32 [samples], -1 to 1.
+
+    WAV files of integers, 4 to 384 kHz, need nothing else. Others (MP3, M4A, OGG, WebM, FLAC, ...)
+    are read by FFmpeg, of the package `av`. ValueError if it is none, or longer than most_seconds;
+    FileNotFoundError; ModuleNotFoundError without that package.
     """
+    if isinstance(source, (str, Path)):
+        with open(source, "rb") as file:
+            return _read(file, f"{source}: ", most_seconds)
+    return _read(source, "", most_seconds)
+
+
+def _read(file: BinaryIO, name: str, most_seconds: float | None) -> tuple[int, Any]:
     try:
-        with wave.open(str(path) if isinstance(path, (str, Path)) else path, "rb") as file:
-            rate, width, channels = file.getframerate(), file.getsampwidth(), file.getnchannels()
-            data = file.readframes(file.getnframes())
+        return _read_wave(file, most_seconds)
     except (wave.Error, EOFError) as failure:
-        name = f"{path}: " if isinstance(path, (str, Path)) else ""
+        why = failure
+    file.seek(0)
+    try:
+        import av
+    except ModuleNotFoundError as missing:
+        raise ModuleNotFoundError(
+            f"[sound] must be a WAV file of integers, or the package av must be there; got "
+            f"{name}{why or 'its beginning'} and no av; try pip install 'edgewise[sound]', or "
+            f"ffmpeg -i FILE -c:a pcm_s16le NEW.wav",
+            name="av",
+        ) from missing
+    # A file is given, not its name, which may be an address; nor may it name others.
+    options = {"format_whitelist": _FORMATS, "protocol_whitelist": "none"}
+    try:
+        with av.open(file, options=options, metadata_errors="ignore") as container:
+            return _decode(container, most_seconds)
+    except (av.FFmpegError, IndexError) as failure:
         raise ValueError(
-            f"[wav] must be a WAV file of integers; got {name}{failure or 'its beginning'}; try "
-            f"ffmpeg -i FILE -c:a pcm_s16le NEW.wav"
+            f"[sound] must be a file with sound; got {name}{_reason(failure)}; try one that "
+            f"ffplay plays"
         ) from None
-    if width > 4:
-        raise ValueError(f"[wav] samples must have 8, 16, 24 or 32 bits; got {8 * width}")
+
+
+def _reason(failure: Exception) -> str:
+    return getattr(failure, "strerror", None) or "none in it"
+
+
+def _decode(container: Any, most_seconds: float | None) -> tuple[int, Any]:
+    """The first sound of what FFmpeg has opened."""
+    from av import AudioResampler
+
+    stream = container.streams.audio[0]
+    resampler, rate, parts, count = None, 0, [], 0
+    for frame in container.decode(stream):
+        if resampler is None:
+            rate = frame.sample_rate
+            _check_rate(rate)
+            resampler = AudioResampler(format="fltp", layout=frame.layout, rate=rate)
+        for plain in resampler.resample(frame):
+            parts.append(plain.to_ndarray().mean(0))
+            count += parts[-1].size
+        _check_length(count / rate, most_seconds)
+    return rate, np.concatenate(parts).astype(np.float32) if parts else np.zeros(0, np.float32)
+
+
+def _check_rate(rate: int) -> None:
     if not _RATES[0] <= rate <= _RATES[1]:
         raise ValueError(
-            f"[wav] a sound must have {_RATES[0]} to {_RATES[1]} samples a second; got {rate}"
+            f"[sound] a sound must have {_RATES[0]} to {_RATES[1]} samples a second; got {rate}"
         )
+
+
+def _check_length(seconds: float, most: float | None) -> None:
+    if most is not None and seconds > most:
+        raise ValueError(f"[sound] must last at most {most:g} seconds; got more; try parts of it")
+
+
+def _read_wave(file: BinaryIO, most_seconds: float | None) -> tuple[int, Any]:
+    """wave.Error or EOFError if it is no WAV file of integers."""
+    with wave.open(file, "rb") as opened:
+        rate, width, channels = (
+            opened.getframerate(),
+            opened.getsampwidth(),
+            opened.getnchannels(),
+        )
+        if width > 4:
+            raise wave.Error(f"samples of {8 * width} bits")
+        _check_rate(rate)
+        _check_length(opened.getnframes() / rate, most_seconds)
+        data = opened.readframes(opened.getnframes())
     data = data[: len(data) // (width * channels) * width * channels]
     if width == 1:  # the only ones without a sign
         samples = (np.frombuffer(data, dtype=np.uint8).astype(np.float32) - 128) / 128
@@ -58,7 +141,7 @@ def resampled(samples: Any, rate: int, wanted: int) -> Any:
         from scipy.signal import resample_poly
     except ModuleNotFoundError as missing:
         raise ModuleNotFoundError(
-            f"[wav] a sound must have {wanted} samples a second, or SciPy must be there; got "
+            f"[sound] must have {wanted} samples a second, or SciPy must be there; got "
             f"{rate} and no scipy; try pip install 'edgewise[sound]', or ffmpeg -i FILE -ar "
             f"{wanted} NEW.wav",
             name="scipy",

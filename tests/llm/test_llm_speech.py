@@ -18,7 +18,7 @@ from edgewise.llm.mel import RATE, log_mel, log_mel_of_all
 from edgewise.llm.subtitles import FORMATS
 from edgewise.llm.text import load_tokenizer
 from edgewise.llm.timestamps import Segment, Timestamps
-from edgewise.llm.transcriber import Fallback, Transcriber, begin_of, read_wav
+from edgewise.llm.transcriber import Fallback, Transcriber, begin_of, read_speech
 
 transformers = pytest.importorskip("transformers")
 FRAMES = 120
@@ -361,7 +361,7 @@ def test_openai_s_client_hears(heard: Any, timed: tuple[Any, Path]) -> None:
     client, path = heard
     transcriber = Transcriber(timed[1])
     words = load_tokenizer(timed[1].with_suffix(".tokenizer"))
-    samples = read_wav(path)
+    samples = read_speech(path)
     start, language = begin_of(transcriber, words, samples, None, False)
     segments = list(transcriber.transcribe(samples, start, fallback=Fallback()))
     text = "".join(words.decode(one.tokens) for one in segments).strip()
@@ -385,11 +385,20 @@ def header(rate: int, bits: int) -> bytes:
 
 
 HEARD_WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "no sound": ({"file": ("a.wav", b"no sound")}, "must be a WAV file"),
+    "no sound": ({"file": ("a.wav", b"no sound")}, "must be a file with sound"),
     "too long": ({"file": ("a.wav", bytes(1 << 18))}, "at most 131072 bytes"),
     # Of a few bytes 16,000 times as many samples would be made.
     "too slow": ({"file": ("a.wav", header(1, 16))}, "4000 to 384000 samples a second; got 1"),
-    "too wide": ({"file": ("a.wav", header(16000, 64))}, "8, 16, 24 or 32 bits; got 64"),
+    "cut short": ({"file": ("a.mp3", b"ID3\x04" + bytes(40))}, "must be a file with sound"),
+    # FFmpeg would read what they name.
+    "a playlist": (
+        {"file": ("a.m3u8", b"#EXTM3U\n#EXTINF:1,\nfile:///a.wav\n")},
+        "must be a file with sound",
+    ),
+    "a list of files": (
+        {"file": ("a.txt", b"ffconcat version 1.0\nfile /a.wav\n")},
+        "must be a file with sound",
+    ),
     "another model": ({"model": "eyes"}, "no such model; got 'eyes'"),
     "another language": ({"language": "xx"}, "one of the model's languages"),
     "a form that is not known": ({"response_format": "xml"}, "must be one of json, text"),
@@ -439,8 +448,8 @@ def test_what_does_not_fit_is_refused(made: tuple[Any, Path], tmp_path: Path) ->
         transcriber.generate(np.zeros((1, 80, FRAMES)), [300])
     path = tmp_path / "a.wav"
     path.write_bytes(b"no sound")
-    with pytest.raises(ValueError, match="a WAV file"):
-        read_wav(path)
+    with pytest.raises(ValueError, match="a file with sound"):
+        read_speech(path)
 
 
 def test_transcribe_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -458,7 +467,7 @@ def test_transcribe_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFi
     given = ["llm", "transcribe", str(path), str(heard), "--max-new-tokens", "9", "--json"]
     assert main([*given, "--no-fallback"]) == 0
     told = json.loads(capsys.readouterr().out)
-    features = log_mel(read_wav(heard), 80, FRAMES)
+    features = log_mel(read_speech(heard), 80, FRAMES)
     assert told["tokens"] == list(Transcriber(path).generate(features, max_new_tokens=9))
     assert told["text"] is None
 
@@ -468,7 +477,7 @@ def test_wav(tmp_path: Path) -> None:
     with wave.open(str(path), "wb") as file:
         file.setparams((2, 2, RATE, 0, "NONE", ""))
         file.writeframes(np.array([[16384, 0], [-32768, -32768]], dtype="<i2").tobytes())
-    assert read_wav(path).tolist() == [0.25, -1.0]
+    assert read_speech(path).tolist() == [0.25, -1.0]
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 4])
@@ -483,7 +492,57 @@ def test_widths_of_wav(width: int, tmp_path: Path) -> None:
     with wave.open(str(path), "wb") as file:
         file.setparams((1, width, RATE, 0, "NONE", ""))
         file.writeframes(data + b"x" * (width - 1))  # a last sample that is cut off
-    assert read_wav(path) == pytest.approx([0, 0.5, -1, 1 - 1 / most], abs=1e-7)
+    assert read_speech(path) == pytest.approx([0, 0.5, -1, 1 - 1 / most], abs=1e-7)
+
+
+# Container, codec, samples a second, and how near it is: they leave out what is not heard.
+ENCODED: dict[str, tuple[str, str, int, float]] = {
+    "mp3": ("mp3", "libmp3lame", 44100, 0.02),
+    "m4a": ("ipod", "aac", 16000, 0.02),
+    "flac": ("flac", "flac", 24000, 1e-3),
+    "ogg": ("ogg", "libopus", 48000, 0.03),
+    "webm": ("webm", "libopus", 48000, 0.03),
+    "wav": ("wav", "pcm_f32le", 16000, 1e-6),
+    "aiff": ("aiff", "pcm_s16be", 16000, 1e-4),
+}
+
+
+def encoded(path: Path, tone: Any, form: str, codec: str, rate: int) -> None:
+    """Two channels, of which the second has half of the first one's size."""
+    import av
+
+    with av.open(str(path), "w", format=form) as container:
+        stream = container.add_stream(codec, rate=rate, layout="stereo")
+        both = np.stack([tone, tone / 2]).astype(np.float32)
+        frame = av.AudioFrame.from_ndarray(both, format="fltp", layout="stereo")
+        frame.sample_rate = rate
+        context = stream.codec_context
+        resampler = av.AudioResampler(context.format, "stereo", rate, context.frame_size or None)
+        for part in [*resampler.resample(frame), *resampler.resample(None)]:
+            container.mux(stream.encode(part))
+        container.mux(stream.encode(None))
+
+
+@pytest.mark.parametrize("suffix", ENCODED)
+def test_other_files_than_wav(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    form, codec, rate, tolerance = ENCODED[suffix]
+    path = tmp_path / f"a.{suffix}"
+    seconds = np.arange(2 * rate) / rate
+    encoded(path, 0.5 * np.sin(2 * np.pi * 440 * seconds), form, codec, rate)
+    found = read_speech(path)
+    assert abs(len(found) - 2 * RATE) < RATE / 8
+    # Codecs may begin later: the tone is there in some phase, and nothing else.
+    middle = found[RATE // 2 : 3 * RATE // 2]
+    angles = 2 * np.pi * 440 * np.arange(RATE) / RATE
+    waves = np.stack([np.sin(angles), np.cos(angles)], 1)
+    sizes = np.linalg.lstsq(waves, middle, rcond=None)[0]
+    assert np.hypot(*sizes) == pytest.approx(0.375, abs=tolerance)
+    assert np.abs(middle - waves @ sizes).max() < tolerance
+    with pytest.raises(ValueError, match="must last at most 1 seconds"):
+        read_speech(path, most_seconds=1)
+    monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(ModuleNotFoundError, match=r"a WAV file of integers.*no av"):
+        read_speech(path)
 
 
 def test_rates_of_wav(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -493,10 +552,10 @@ def test_rates_of_wav(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         tone = np.sin(2 * np.pi * 440 * np.arange(44100) / 44100)
         file.writeframes((tone * 16384).astype("<i2").tobytes())
     pytest.importorskip("scipy")
-    found = read_wav(path)
+    found = read_speech(path)
     assert len(found) == RATE
     wanted = np.sin(2 * np.pi * 440 * np.arange(RATE) / RATE) / 2
     assert np.abs(found - wanted)[100:-100].max() < 2e-3
     monkeypatch.setitem(sys.modules, "scipy.signal", None)
     with pytest.raises(ModuleNotFoundError, match=r"16000 samples a second.*got 44100"):
-        read_wav(path)
+        read_speech(path)

@@ -16,6 +16,7 @@ from edgewise.cli.inputs import batches
 from edgewise.cli.models import LoadedModel
 from edgewise.cli.output import Output
 from edgewise.registry import DEFAULT
+from edgewise.sounds import is_sound
 
 if TYPE_CHECKING:
     from edgewise.lowering import ExecutorchProgramManager
@@ -268,12 +269,12 @@ def raw_data(sources: Sequence[str] | None, limit: int) -> list[Any] | None:
         for path in sorted(source.iterdir()) if source.is_dir() else [source]:
             if path.suffix == ".txt":
                 found += [line for line in path.read_text("utf-8").splitlines() if line.strip()]
-            elif is_image(path) or path.suffix == ".wav":
+            elif is_image(path) or is_sound(path):
                 found.append(path)
             elif not source.is_dir():
                 raise CliError(
-                    f"[--calibration] a folder's model takes lines of .txt files, pictures or .wav "
-                    f"files; got {path}"
+                    f"[--calibration] a folder's model takes lines of .txt files, pictures or "
+                    f"sounds; got {path}"
                 )
     if not found:
         raise CliError(f"[--calibration] no texts, pictures or sounds in {', '.join(sources)}")

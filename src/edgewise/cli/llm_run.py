@@ -198,7 +198,9 @@ def _plain(message: dict[str, Any]) -> dict[str, Any]:
 
 def transcribe(
     model: PteFile,
-    sound: Annotated[Path, typer.Argument(metavar="WAV", help="Other rates than 16 kHz by SciPy.")],
+    sound: Annotated[
+        Path, typer.Argument(metavar="SOUND", help="WAV of 16 kHz; others need the extra sound.")
+    ],
     tokenizer: TokenizerFile = None,
     language: Annotated[
         str | None, typer.Option(metavar="CODE", help="Such as en. Default: what the model hears.")
@@ -225,7 +227,7 @@ def transcribe(
     """Text to standard output, as it is heard."""
     from edgewise.llm.subtitles import FORMATS, head_of
     from edgewise.llm.text import load_tokenizer
-    from edgewise.llm.transcriber import Fallback, Transcriber, begin_of, read_wav
+    from edgewise.llm.transcriber import Fallback, Transcriber, begin_of, read_speech
 
     out = Output(json=json, quiet=quiet)
     transcriber = Transcriber(model, threads=threads)
@@ -240,7 +242,7 @@ def transcribe(
             f"[transcribe] --format {format} needs a model that tells times; got {model}; try "
             f"edgewise llm export again"
         )
-    samples = read_wav(sound)
+    samples = read_speech(sound)
     start: Sequence[int] = ()
     if known is not None:
         start, heard = begin_of(transcriber, known, samples, language, translate)

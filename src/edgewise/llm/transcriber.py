@@ -16,9 +16,9 @@ from edgewise.llm.mel import FRAMES_PER_SECOND, RATE, log_mel, log_mel_of_all
 from edgewise.llm.text import Tokenizer
 from edgewise.llm.timestamps import Segment, Timestamps
 from edgewise.runtime import Program, Runtime
-from edgewise.sounds import read_wave, resampled
+from edgewise.sounds import read_sound, resampled
 
-__all__ = ["Fallback", "Transcriber", "begin_of", "beginning", "read_wav"]
+__all__ = ["Fallback", "Transcriber", "begin_of", "beginning", "read_speech"]
 
 
 @dataclass(frozen=True)
@@ -339,10 +339,11 @@ def begin_of(
     return beginning(tokenizer, transcriber.start_ids, language, translate, has_times), language
 
 
-def read_wav(file: str | Path | BinaryIO) -> Any:
-    """The mean of a WAV file's channels, float32 [samples] at 16 kHz, -1 to 1.
+def read_speech(source: str | Path | BinaryIO, *, most_seconds: float | None = None) -> Any:
+    """The mean of the channels of a file's sound, float32 [samples] at 16 kHz, -1 to 1.
 
-    ValueError if it is none; ModuleNotFoundError if it has another rate and there is no SciPy.
+    Errors are those of `read_sound`; ModuleNotFoundError also if it has another rate and there is
+    no SciPy.
     """
-    rate, sound = read_wave(file)
+    rate, sound = read_sound(source, most_seconds=most_seconds)
     return resampled(sound, rate, RATE)

@@ -20,17 +20,19 @@ from edgewise.llm.requests import RequestError
 from edgewise.llm.subtitles import FORMATS, head_of
 from edgewise.llm.text import load_tokenizer
 from edgewise.llm.timestamps import Segment
-from edgewise.llm.transcriber import Fallback, Transcriber, begin_of, read_wav
+from edgewise.llm.transcriber import Fallback, Transcriber, begin_of, read_speech
 
 __all__ = ["TranscriptionRequest", "Transcriptions", "read_form", "read_transcription"]
 
 _FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
+_MOST_SECONDS = 3 * 3600
+"""Of a sound. Compressed, a day of silence takes no more bytes than a request may have."""
 _REFUSED = ("prompt", "stream", "include[]", "chunking_strategy", "known_speaker_names[]")
 
 
 @dataclass(frozen=True)
 class TranscriptionRequest:
-    """sound: a WAV file. format: of the answer. language: None for the one that is heard.
+    """sound: a file. format: of the answer. language: None for the one that is heard.
     temperature: 0 for the likeliest tokens, and others where these are not believed."""
 
     sound: bytes
@@ -69,7 +71,7 @@ class Transcriptions:
             raise RequestError(
                 "[serve] the model tells no times; try response_format json", 400, "response_format"
             )
-        samples = read_wav(io.BytesIO(asked.sound))
+        samples = read_speech(io.BytesIO(asked.sound), most_seconds=_MOST_SECONDS)
         fallback = Fallback((asked.temperature,)) if asked.temperature else Fallback()
         with self._lock:
             start, language = begin_of(

@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 
 from edgewise.runtime.errors import InvalidArgumentError
-from edgewise.sounds import read_wave, resampled
+from edgewise.sounds import read_sound, resampled
 
 
 def samples(value: Any, rate: int) -> Any:
-    """float32[samples]. value: a .wav file, an array of one channel, or a dict of "array" and
-    "sampling_rate"; another rate than `rate` needs SciPy."""
+    """float32[samples]. value: a file (`edgewise.sounds.read_sound`), an array of one channel, or
+    a dict of "array" and "sampling_rate"; another rate than `rate` needs SciPy."""
     given = rate
     if isinstance(value, Mapping) and "array" in value:
         given, value = int(value.get("sampling_rate", rate)), value["array"]
     if isinstance(value, (str, Path)):
-        given, value = read_wave(value)
+        given, value = read_sound(value)
     found = np.asarray(value)
     if found.ndim != 1 or found.dtype.kind != "f":
         raise InvalidArgumentError(
-            f"[call] a sound must be a .wav file, or one channel's samples between -1 and 1; got "
+            f"[call] a sound must be a file, or one channel's samples between -1 and 1; got "
             f"{found.dtype}{list(found.shape)}"
         )
     return resampled(found.astype(np.float32), given, rate)

@@ -199,11 +199,11 @@ constexpr KernelRow kRows[] = {
     {"Depthwise convolution int8", {NodeKind::kDepthwiseConv2d}, int8_depthwise},
     {"Convolution int8 Winograd", {NodeKind::kConv2d}, int8_winograd},
     {"Convolution int8", {NodeKind::kConv2d, NodeKind::kFullyConnected}, int8_convolution},
+    {"Weight-only GEMM", {NodeKind::kFullyConnected}, weight_only},
 #ifdef EDGEWISE_HAS_KLEIDIAI
     {"SME GEMM", {NodeKind::kConv2d, NodeKind::kFullyConnected}, sme},
 #endif
     {"Convolution Winograd", {NodeKind::kConv2d}, winograd},
-    {"Weight-only GEMM", {NodeKind::kFullyConnected}, weight_only},
     {"GEMM", {NodeKind::kConv2d, NodeKind::kFullyConnected}, gemm},
     {"Convolution", {NodeKind::kConv2d}, convolution},
     {"Batch GEMM", {NodeKind::kBatchMatrixMultiply}, batch_gemm},

@@ -55,6 +55,14 @@ void pack_panel(const SmeKernels& kernels, const void* from, size_t segments, si
        first, panel);
 }
 
+// In float16; `data` is that of `value`. Else it is kept in `copy`.
+const void* halves_of(const GraphValue& value, const void* data, std::vector<__fp16>* copy) {
+  if (data == nullptr || value.type == DataType::kFp16) return data;
+  const auto* floats = static_cast<const float*>(data);
+  copy->assign(floats, floats + value.shape.elements());
+  return copy->data();
+}
+
 template <typename T>
 std::string bytes_of(const std::vector<T>& numbers) {
   return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(T)};
@@ -69,14 +77,17 @@ std::optional<LinearNodes> sme_nodes(const Graph& graph, const std::vector<Shape
   const DataType type = graph.values[linear.inputs[0]].type;
   if (sme_kernels(type) == nullptr) return {};
   if (type == DataType::kFp32) return linear_nodes(graph, shapes, readers, is_taken, node);
-  const auto is_constant = [&](uint32_t value) {
-    return graph.values[value].is_constant() && graph.values[value].type == type;
+  // XNNPACK's convolutions of float16 have constants of float32.
+  const auto is_float_constant = [&](uint32_t value) {
+    const GraphValue& constant = graph.values[value];
+    return constant.is_constant() &&
+           (constant.type == DataType::kFp16 || constant.type == DataType::kFp32);
   };
   const uint32_t bias = linear.inputs[2], output = linear.outputs[0];
-  const bool suits = type == DataType::kQint8
-                         ? has_int8_channels(graph, linear, 0)
-                         : is_constant(linear.inputs[1]) && (bias == kNone || is_constant(bias)) &&
-                               graph.values[output].type == type;
+  const bool suits = type == DataType::kQint8 ? has_int8_channels(graph, linear, 0)
+                                              : is_float_constant(linear.inputs[1]) &&
+                                                    (bias == kNone || is_float_constant(bias)) &&
+                                                    graph.values[output].type == type;
   if (!suits || graph.values[linear.inputs[0]].is_constant()) return {};
   return LinearNodes{.nodes = {node},
                      .input = linear.inputs[0],
@@ -150,15 +161,22 @@ Result<std::unique_ptr<Step>> SmeGemm::make(const Graph& graph, const LinearNode
   auto weights = FusedKernelWeights::make(
       graph, nodes.filter, channels ? kNone : nodes.bias,
       step->panels() * panel_bytes / sizeof(float), form, state,
-      [&](const float* from, const float* bias, float* packed) {
+      [&](const float* filter_data, const float* bias_data, float* packed) {
+        const void* from = filter_data;
+        const void* bias = bias_data;
+        std::vector<__fp16> halves[2];
+        if (channels) bias = channels->bias.data();
+        if (kernels.type == DataType::kFp16) {
+          from = halves_of(filter, from, &halves[0]);
+          if (bias != nullptr) bias = halves_of(graph.values[nodes.bias], bias, &halves[1]);
+        }
         parallel_for(state.threadpool(), step->panels(), [&](size_t index, size_t) {
           const size_t first = index * kernels.columns;
           const size_t count = std::min(kernels.columns, columns - first);
           std::byte* panel = reinterpret_cast<std::byte*>(packed) + index * panel_bytes;
           std::memset(panel, 0, panel_bytes);
-          const void* biases = channels ? static_cast<const void*>(channels->bias.data()) : bias;
-          if (biases != nullptr) {
-            std::memcpy(panel, static_cast<const std::byte*>(biases) + first * kernels.bias_bytes,
+          if (bias != nullptr) {
+            std::memcpy(panel, static_cast<const std::byte*>(bias) + first * kernels.bias_bytes,
                         count * kernels.bias_bytes);
           }
           pack_panel(kernels, from, segments, length, columns, is_transposed, first, panel);
