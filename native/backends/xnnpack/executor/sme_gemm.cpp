@@ -281,14 +281,9 @@ void SmeGemm::pack(const std::byte* image, size_t first, size_t count, size_t th
 }
 
 void SmeGemm::add_residual(size_t at, size_t rows, size_t columns) const {
-  for (size_t i = 0; i < rows; ++i) {
-    auto* out = reinterpret_cast<float*>(output_) + at + i * columns_;
-    const float* residual = residual_ + at + i * columns_;
-    for (size_t j = 0; j < columns; ++j) {
-      const float sum = out[j] + residual[j];
-      const float bounded = sum < nodes_.min ? nodes_.min : sum;  // NaN stays
-      out[j] = bounded > nodes_.max ? nodes_.max : bounded;
-    }
+  for (size_t i = 0; i < rows; ++i, at += columns_) {
+    add_within(residual_ + at, columns, nodes_.min, nodes_.max,
+               reinterpret_cast<float*>(output_) + at);
   }
 }
 

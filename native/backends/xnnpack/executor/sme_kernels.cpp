@@ -122,6 +122,14 @@ SmeKernels int8_kernels_of_cpu() {
 
 }  // namespace
 
+void add_within(const float* added, size_t count, float min, float max, float* sums) {
+  for (size_t i = 0; i < count; ++i) {
+    const float sum = sums[i] + added[i];
+    const float bounded = sum < min ? min : sum;
+    sums[i] = bounded > max ? max : bounded;
+  }
+}
+
 const SmeKernels* sme_kernels(DataType type) {
   if (cpu_level().extra != CpuLevel::kSme2) return nullptr;
   static const SmeKernels all[] = {float_kernels_of_cpu(), half_kernels_of_cpu(),

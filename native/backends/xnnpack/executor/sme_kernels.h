@@ -57,6 +57,9 @@ struct SmeKernels {
                        const SmeFinish& finish);
 };
 
+// sums[i] += added[i], within bounds; NaN stays.
+void add_within(const float* added, size_t count, float min, float max, float* sums);
+
 // Null if this CPU has no SME2, this build no KleidiAI, or it none for such numbers.
 #ifdef EDGEWISE_HAS_KLEIDIAI
 const SmeKernels* sme_kernels(DataType type);
