@@ -19,7 +19,7 @@ from edgewise.llm import Generator, PromptLookup
 from edgewise.llm.architectures import SEEING
 from edgewise.llm.chat import Chat
 from edgewise.llm.conversation import Conversation
-from edgewise.llm.images import AxialPositions
+from edgewise.llm.images import AxialPositions, ImagePlace, ImagePrompt
 from edgewise.llm.text import load_tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -98,6 +98,50 @@ def seeing(tmp_path_factory: pytest.TempPathFactory) -> Any:
         return known[kind]
 
     return made
+
+
+SHAPES = {"56x56": (56, 56), "56x112": (56, 112), "112x56": (112, 56)}
+"""Heights and widths."""
+
+
+@pytest.mark.parametrize("kind", [*SIZED, "gemma4"])
+def test_tokens_of_several_sizes_are_those_of_transformers(
+    kind: str, seeing: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = seeing(kind)
+    shapes = SHAPES if kind in SIZED else {"96x96": (96, 96), "60x144": (60, 144)}
+    path = tmp_path / "sizes.pte"
+    options = ["--quantize", "none", "--max-context-len", "400"]
+    for size in shapes:
+        options += ["--image-size", size]
+    capsys.readouterr()
+    assert export(model.folder, path, *options, "--json") == 0
+    told = json.loads(capsys.readouterr().out)["images"]["sizes"]
+    assert [f"{one['height']}x{one['width']}" for one in told] == list(shapes)
+    generator = Generator(path)
+    folder = path.with_suffix(".tokenizer")
+    chat = Chat(load_tokenizer(folder), folder, generator.images)
+    images = [picture(*size, seed=seed) for seed, size in enumerate(shapes.values())]
+    said = {"role": "assistant", "content": [{"type": "text", "text": "a cat"}]}
+    options_of = {"max_new_tokens": NEW_TOKENS, "ignore_eos": True, "reuse_prefix": True}
+    for messages in (
+        *([asks("What is it?", image)] for image in images),
+        [asks("And these?", *images[::-1]), said, asks("Sure?", images[0])],
+    ):
+        prompt = chat.prompt(messages)
+        assert list(generator.generate(prompt, **options_of)) == model.wanted(messages)
+    # A picture gets the size that is nearest in shape.
+    assert generator.images is not None
+    how = ImagePrompt.load(folder)
+    assert how is not None
+    (wide_text, wide), (_, square) = (
+        generator.images.prepared(picture(*size), how) for size in ((200, 500), (300, 290))
+    )
+    counts = {f"{one['height']}x{one['width']}": one["tokens"] for one in told}
+    by_shape = list(counts.values())
+    assert len(wide) == by_shape[1]
+    assert len(square) == by_shape[0]
+    assert wide_text == how.others[0].text
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
@@ -250,7 +294,14 @@ def test_images_that_are_forgotten(seeing: Any, monkeypatch: pytest.MonkeyPatch)
 
 REFUSED_EXPORTS = {
     "a size where there is one": ("llava", ["--image-size", "56"], "images have one size"),
-    "a side of no patches": ("qwen2_5_vl", ["--image-size", "60"], "try image_size=56"),
+    "a side of no patches": ("qwen2_5_vl", ["--image-size", "60"], "try 56x56"),
+    "a shape of no patches": ("qwen2_5_vl", ["--image-size", "56x120"], "try 56x112"),
+    "one size twice": (
+        "qwen2_5_vl",
+        ["--image-size", "56", "--image-size", "56x56"],
+        "must differ; got 56x56, 56x56",
+    ),
+    "no size": ("qwen2_5_vl", ["--image-size", "large"], "or HEIGHTxWIDTH; got 'large'"),
     "tiles of a processor that cuts none": (
         "llava",
         ["--image-tiles", "4"],
@@ -424,11 +475,11 @@ def test_images_are_their_senders_alone(client: Any) -> None:
         client.completions.create(model="seeing", prompt=[5, *range(280, 296)], max_tokens=2)
 
 
-GRID = AxialPositions((2, 3))
+GRID = AxialPositions()
 
 
 def test_positions_in_three_axes() -> None:
-    text, image = [None] * 2, list(range(6))
+    text, image = [None] * 2, [ImagePlace(offset, 2, 3) for offset in range(6)]
     found = GRID.of([*text, *image, None], 0)
     assert found.T.tolist() == [
         [0, 0, 0],
@@ -437,7 +488,10 @@ def test_positions_in_three_axes() -> None:
         [5, 5, 5],
     ]
     # In pieces, also in the middle of an image; again from an earlier token on.
-    assert np.array_equal(GRID.of([3, 4, 5, None], 5), found[:, 5:])
+    assert np.array_equal(GRID.of([*image[3:], None], 5), found[:, 5:])
     assert np.array_equal(GRID.of([*image[1:], None], 3), found[:, 3:])
     # Behind a text that was never told, as of a file.
-    assert AxialPositions((2, 3)).of([0, 1], 4).tolist() == [[4, 4], [4, 4], [4, 5]]
+    assert AxialPositions().of(image[:2], 4).tolist() == [[4, 4], [4, 4], [4, 5]]
+    # Of another size.
+    tall = [ImagePlace(offset, 3, 1) for offset in range(3)]
+    assert AxialPositions().of([*tall, None], 0)[1].tolist() == [0, 1, 2, 3]

@@ -103,9 +103,11 @@ def export(
         bool, typer.Option("--images", help="The part that sees, too, of a model that has one.")
     ] = False,
     image_size: Annotated[
-        int | None,
+        list[str] | None,
         typer.Option(
-            min=16, metavar="N", help="Side in pixels, where images can have any. Default: 448."
+            metavar="N",
+            help="Side in pixels, or HEIGHTxWIDTH, where images can have any. Several: a picture "
+            "gets the one nearest in shape. Default: 448.",
         ),
     ] = None,
     image_tiles: Annotated[
@@ -138,6 +140,7 @@ def export(
         raise CliError("[export] --images must come with --checkpoint")
     if not images and any(given is not None for given in (image_size, image_tiles, vision)):
         raise CliError("[export] --image-size, --image-tiles and --vision are for --images")
+    image_sizes = [_image_size(text) for text in image_size or ()]
     if (method is None) != (calibration is None) or (method and checkpoint is None):
         raise CliError("[export] --method must come with --calibration and --checkpoint")
     if not output.parent.is_dir():
@@ -161,8 +164,8 @@ def export(
     encoder, image_prompt = None, None
     if images and checkpoint is not None:
         with out.progress("comparing what it sees with transformers"):
-            inputs, image_prompt = read_processor(checkpoint, image_size, image_tiles)
-            encoder = vision_encoder(model, inputs)
+            inputs, image_prompt = read_processor(checkpoint, image_sizes, image_tiles)
+            encoder = vision_encoder(model, inputs[0], inputs[1:])
         model = making.text_part(model)
     layers = getattr(model.config, "decoder_layers", model.config.num_hidden_layers)
     weights = str(checkpoint) if checkpoint else f"random, seed {seed}"
@@ -210,9 +213,10 @@ def export(
         "images": None
         if image_prompt is None or encoder is None
         else {
-            "height": encoder.inputs.size[0],
-            "width": encoder.inputs.size[1],
-            "tokens": image_prompt.count,
+            "sizes": [
+                {"height": one.size[0], "width": one.size[1], "tokens": one.count}
+                for one in (encoder.inputs, *encoder.others)
+            ],
             "tiles": image_tiles,
             "linear": vision,
         },
@@ -262,6 +266,18 @@ def _model(config: str | None, checkpoint: Path | None, seed: int, images: bool)
     return load_model(checkpoint, images=images)
 
 
+def _image_size(text: str) -> tuple[int, int]:
+    """Height and width."""
+    sides = text.lower().split("x")
+    if len(sides) > 2 or not all(side.isdecimal() and 16 <= int(side) <= 8192 for side in sides):
+        raise CliError(
+            f"[--image-size] must be pixels, from 16 to 8192, or HEIGHTxWIDTH; got {text!r}; try "
+            f"448, or 336x616",
+            USAGE,
+        )
+    return int(sides[0]), int(sides[-1])
+
+
 def _can_see(checkpoint: Path) -> bool:
     from edgewise.llm.config import read_config
 
@@ -282,10 +298,13 @@ def _lines(told: dict[str, Any]) -> list[str]:
             f"embeddings in {told['embedding_bits']} bits"
         )
     if images := told["images"]:
-        size = f"{images['width']} x {images['height']}"
+        sizes = " or ".join(
+            f"{one['width']} x {one['height']} pixels, {one['tokens']} tokens each"
+            for one in images["sizes"]
+        )
         kind = "float32" if images["linear"] == "none" else images["linear"]
         tiles = f", up to {images['tiles']} tiles and the whole" if images["tiles"] else ""
-        lines.append(f"images:  {size} pixels, {images['tokens']} tokens each{tiles}; in {kind}")
+        lines.append(f"images:  {sizes}{tiles}; in {kind}")
     if told["images_left_out"]:
         lines.append("images:  left out; the model can see them with --images")
     if not told["is_tested"]:

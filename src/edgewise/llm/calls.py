@@ -66,7 +66,8 @@ class TokenCalls:
 class ImageCalls(TokenCalls):
     """Of `text_decoder(vectors float32 [1, S, width], input_pos)`, which takes what
     `token_embedding(tokens)` makes of words and `vision_encoder(pixels)` of an image. It may take
-    positions int64 [3, S], too, if the file has a constant method `get_image_grid`.
+    positions int64 [3, S], too, if the file has a constant method `get_image_grid`: rows and
+    columns of an image's tokens, of each such method.
 
     images: of another generator of the program, which may know the images; None for none.
     """
@@ -82,23 +83,22 @@ class ImageCalls(TokenCalls):
         self._whole = None
         if "image_decoder" in program.method_names:
             self._whole = session.load_method("image_decoder")
-        self.images: ImageEncoder = images or ImageEncoder(program, self.vocab_size)
-        self._axes = None
-        if program.metadata("text_decoder").num_inputs() == 3:
-            rows, columns = constants(program, "get_image_grid")
-            self._axes = AxialPositions((int(rows), int(columns)))
+        grids = constants(program, "get_image_grid")
+        self.images: ImageEncoder = images or ImageEncoder(program, self.vocab_size, grids)
+        has_axes = program.metadata("text_decoder").num_inputs() == 3
+        self._axes = AxialPositions() if has_axes else None
 
     def parts(self, tokens: Sequence[int]) -> Iterator[Sequence[int]]:
         """The tokens of each call; where those of an image see each other, these are one."""
         if self._whole is None:
             yield from super().parts(tokens)
             return
-        first, count = 0, self.images.count
+        first = 0
         for at, token in enumerate(tokens):
             if self.images.offset(token) == 0:
                 yield from super().parts(tokens[first:at])
-                yield tokens[at : at + count]
-                first = at + count
+                first = at + self.images.count(token)
+                yield tokens[at:first]
         yield from super().parts(tokens[first:])
 
     def logits(self, part: Sequence[int], position: int) -> Any:
@@ -111,7 +111,7 @@ class ImageCalls(TokenCalls):
     def _more(self, part: Sequence[int], position: int) -> list[Any]:
         if self._axes is None:
             return []
-        return [self._axes.of([self.images.offset(token) for token in part], position)]
+        return [self._axes.of(self.images.places(part), position)]
 
     def _given(self, part: Sequence[int]) -> Any:
         tokens = np.asarray(part, dtype=np.int64)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -19,10 +20,10 @@ import numpy as np
 
 from edgewise.files import read_json
 from edgewise.llm.tiles import Tiling
-from edgewise.pictures import array
+from edgewise.pictures import array, opened
 from edgewise.runtime import Program
 
-__all__ = ["AxialPositions", "ImageEncoder", "ImagePrompt"]
+__all__ = ["AxialPositions", "ImageEncoder", "ImagePlace", "ImagePrompt"]
 
 _NAME = "images.json"
 _MOST_BYTES = 256 << 20
@@ -35,7 +36,8 @@ class ImagePrompt:
 
     placeholder: what the chat template writes. text: what is there instead, in which `token` stands
     `count` times for a vector of the image; `word` is what a text has for it. picture: settings of
-    `edgewise.pictures.array`. tiling: how a large image is cut; None: it is not.
+    `edgewise.pictures.array`. tiling: how a large image is cut; None: it is not. others: the same
+    for images of other sizes.
     """
 
     placeholder: str
@@ -45,6 +47,19 @@ class ImagePrompt:
     picture: dict[str, Any]
     word: str = ""
     tiling: Tiling | None = None
+    others: tuple[ImagePrompt, ...] = ()
+
+    def of(self, picture: Any) -> ImagePrompt:
+        """Of the size whose shape is nearest to that of one of Pillow's pictures."""
+        if not self.others:
+            return self
+        shape = math.log(picture.width / picture.height)
+
+        def apart(one: ImagePrompt) -> float:
+            size = one.picture["size"]
+            return abs(math.log(size["width"] / size["height"]) - shape)
+
+        return min((self, *self.others), key=apart)
 
     def save(self, folder: Path) -> None:
         """Writes it to the folder of a model's tokenizer."""
@@ -59,102 +74,157 @@ class ImagePrompt:
         if not path.is_file():
             return None
         try:
-            told = read_json(path.read_bytes())
-            tiling = told.get("tiling")
-            return ImagePrompt(**{**told, "tiling": tiling and Tiling(**tiling)})
+            return _prompt_of(read_json(path.read_bytes()))
         except (AttributeError, TypeError, ValueError) as failure:
             raise ValueError(
                 f"[images] must be what edgewise llm export wrote; got {path}: {failure}"
             ) from None
 
 
+def _prompt_of(told: dict[str, Any]) -> ImagePrompt:
+    tiling = told.get("tiling")
+    others = tuple(_prompt_of(one) for one in told.get("others", ()))
+    return ImagePrompt(**{**told, "tiling": tiling and Tiling(**tiling), "others": others})
+
+
+@dataclass(frozen=True)
+class ImagePlace:
+    """Of a token: its number in its image, whose tokens have so many rows and columns."""
+
+    offset: int
+    rows: int
+    columns: int
+
+
 class AxialPositions:
     """Positions in time, height and width (M-RoPE) of a text with images, token by token.
 
-    grid: rows and columns of an image's tokens, in whose order they come. An image's are those of a
-    text's next token, further by its row and column; a text goes on behind the last of them.
+    An image's tokens come row by row. Their positions are those of a text's next token, further by
+    their row and column; a text goes on behind the last of them.
     """
 
-    def __init__(self, grid: tuple[int, int]) -> None:
-        self._rows, self._columns = grid
+    def __init__(self) -> None:
         self._next = [0]  # by token, the position of a text that would go on there
 
-    def of(self, offsets: Sequence[int | None], first: int) -> Any:
+    def of(self, places: Sequence[ImagePlace | None], first: int) -> Any:
         """int64 [3, N] of tokens from number `first` of the text on, whose earlier ones were told
-        before, or are of a text alone. offsets: of a token in its image; None for one of a text."""
+        before, or are of a text alone. places: None for a token of a text."""
         while len(self._next) <= first:
             self._next.append(self._next[-1] + 1)
         del self._next[first + 1 :]
-        found = np.zeros((3, len(offsets)), dtype=np.int64)
-        for index, offset in enumerate(offsets):
+        found = np.zeros((3, len(places)), dtype=np.int64)
+        for index, place in enumerate(places):
             start = self._next[-1]
             found[:, index] = start
-            if offset is None:
+            if place is None:
                 self._next.append(start + 1)
                 continue
-            found[1, index] += offset // self._columns
-            found[2, index] += offset % self._columns
-            is_last = offset == self._rows * self._columns - 1
-            self._next.append(start + max(self._rows, self._columns) if is_last else start)
+            found[1, index] += place.offset // place.columns
+            found[2, index] += place.offset % place.columns
+            is_last = place.offset == place.rows * place.columns - 1
+            self._next.append(start + max(place.rows, place.columns) if is_last else start)
         return found
 
 
-class ImageEncoder:
-    """What a program's method `vision_encoder` sees in images, by the numbers of their tokens.
+@dataclass
+class _Size:
+    """shape: of pixels, [1, 3, height, width]. count: tokens of an image, in as many rows and
+    columns, if that is told. method: its name, then it."""
 
-    For several generators of one program and several threads.
+    shape: tuple[int, ...]
+    count: int
+    grid: tuple[int, int]
+    method: Any
+
+
+class ImageEncoder:
+    """What a program's methods `vision_encoder`, `vision_encoder_1` ... see in images, each of one
+    size, by the numbers of their tokens.
+
+    For several generators of one program and several threads. grids: rows and columns of each
+    method's tokens, in turns, if they matter.
     """
 
-    def __init__(self, program: Program, vocab_size: int) -> None:
-        meta = program.metadata("vision_encoder")
-        self.shape = tuple(meta.input_tensor_meta(0).sizes())
-        """Of pixels: [1, 3, height, width]."""
-        self.count = int(meta.output_tensor_meta(0).sizes()[1])
-        """Tokens of an image."""
+    def __init__(self, program: Program, vocab_size: int, grids: Sequence[int] = ()) -> None:
+        self._session = program.new_session()
+        names = [n for n in program.method_names if n.partition("vision_encoder")[1]]
+        sizes = []
+        for index, name in enumerate(sorted(names, key=lambda name: (len(name), name))):
+            meta = program.metadata(name)
+            shape = tuple(meta.input_tensor_meta(0).sizes())
+            count = int(meta.output_tensor_meta(0).sizes()[1])
+            grid = tuple(grids[2 * index : 2 * index + 2]) or (1, count)
+            sizes.append(_Size(shape, count, (int(grid[0]), int(grid[1])), name))
+        self._sizes = {size.shape: size for size in sizes}
+        self._stride = max(size.count for size in sizes)
+        """Numbers that an image's tokens have, or are left out."""
         self._first = vocab_size
-        self._method = program.new_session().load_method("vision_encoder")
         self._lock = threading.Lock()
         self._numbers: OrderedDict[bytes, int] = OrderedDict()
-        self._seen: dict[int, Any] = {}
+        self._seen: dict[int, tuple[_Size, Any]] = {}
         self._next = 0
 
     def tokens(self, pixels: Any) -> list[int]:
         """Of an image float32 [1, 3, height, width]: the numbers of its tokens. ValueError if it
         has another size."""
         pixels = np.ascontiguousarray(pixels, dtype=np.float32)
-        if pixels.shape != self.shape:
+        size = self._sizes.get(pixels.shape)
+        if size is None:
+            shapes = " or ".join(str(list(shape)) for shape in self._sizes)
             raise ValueError(
-                f"[images] an image must be float32 {list(self.shape)}; got {list(pixels.shape)}"
+                f"[images] an image must be float32 {shapes}; got {list(pixels.shape)}"
             )
-        key = hashlib.sha256(pixels.tobytes()).digest()
+        key = hashlib.sha256(str(pixels.shape).encode() + pixels.tobytes()).digest()
         with self._lock:
             if key not in self._numbers:
-                vectors = np.array(self._method.execute([pixels])[0]).reshape(self.count, -1)
-                self._numbers[key], self._seen[self._next] = self._next, vectors
+                if isinstance(size.method, str):
+                    size.method = self._session.load_method(size.method)
+                vectors = np.array(size.method.execute([pixels])[0]).reshape(size.count, -1)
+                self._numbers[key], self._seen[self._next] = self._next, (size, vectors)
                 self._next += 1
-                most = max(1, _MOST_BYTES // vectors.nbytes)
+                most = max(1, _MOST_BYTES // (self._stride * vectors[0].nbytes))
                 while len(self._numbers) > most:
                     del self._seen[self._numbers.popitem(last=False)[1]]
             self._numbers.move_to_end(key)
-            first = self._first + self._numbers[key] * self.count
-        return list(range(first, first + self.count))
+            first = self._first + self._numbers[key] * self._stride
+        return list(range(first, first + size.count))
 
     def offset(self, token: int) -> int | None:
         """Of a token in its image, from 0; None for those of a text."""
-        return None if token < self._first else (token - self._first) % self.count
+        return None if token < self._first else (token - self._first) % self._stride
+
+    def count(self, token: int) -> int:
+        """Of tokens of the image that `token` is of. ValueError as of `vectors`."""
+        return self._of([token])[0][0].count
+
+    def places(self, tokens: Sequence[int]) -> list[ImagePlace | None]:
+        """Of tokens of texts and images. ValueError as of `vectors`."""
+        seen = iter(self._of([token for token in tokens if token >= self._first]))
+        found: list[ImagePlace | None] = []
+        for token in tokens:
+            offset = self.offset(token)
+            found.append(None if offset is None else ImagePlace(offset, *next(seen)[0].grid))
+        return found
 
     def knows(self, tokens: Any) -> bool:
         """Whether these numbers int64 [N], of images, are ones that are still known."""
-        images = np.unique((np.asarray(tokens) - self._first) // self.count)
+        places = np.unique(np.asarray(tokens)) - self._first
         with self._lock:
-            return all(int(image) in self._seen for image in images)
+            known = [self._seen.get(int(place) // self._stride) for place in places]
+        offsets = (int(place) % self._stride for place in places)
+        pairs = zip(known, offsets, strict=True)
+        return all(one is not None and offset < one[0].count for one, offset in pairs)
 
     def vectors(self, tokens: Sequence[int]) -> Any:
         """float32 [N, width] of tokens of images. ValueError if one is not known any more."""
+        offsets = (self.offset(token) for token in tokens)
+        pairs = zip(self._of(tokens), offsets, strict=True)
+        return np.stack([vectors[offset] for (_, vectors), offset in pairs])
+
+    def _of(self, tokens: Sequence[int]) -> list[tuple[_Size, Any]]:
         with self._lock:
-            places = [divmod(token - self._first, self.count) for token in tokens]
             try:
-                return np.stack([self._seen[image][row] for image, row in places])
+                return [self._seen[(token - self._first) // self._stride] for token in tokens]
             except KeyError:
                 raise ValueError(
                     "[images] an image of the text is not known any more; try the prompt again"
@@ -165,6 +235,8 @@ class ImageEncoder:
         Pillow's, or uint8[height, width, 3]. ValueError if it cannot be read."""
         try:
             if how.tiling is None:
+                picture = opened(picture)
+                how = how.of(picture)
                 return how.text, self.tokens(array(picture, how.picture))
             tiles, texts = how.tiling.cut(picture, how.picture)
             tokens = [token for tile in tiles for token in self.tokens(tile)]

@@ -162,7 +162,7 @@ def lower_model(
         raise ValueError(f"[export] batch must be 1 or more; got {batch}")
     if images is not None:
         _check_images(images, max_context_len, batch)
-        max_seq_len = max(max_seq_len, images.inputs.count)
+        max_seq_len = max(max_seq_len, images.count)
     max_seq_len = min(max_seq_len, max_context_len)
     length = torch.export.Dim("length", min=1, max=max_seq_len)
     example = torch.zeros(batch, 2, dtype=torch.int64), torch.zeros(batch, dtype=torch.int64)
@@ -189,7 +189,8 @@ def lower_model(
             assert isinstance(decoder, EmbeddingDecoder)
             programs = image_methods(decoder, images, length)
             if images.inputs.grid is not None:
-                constants["get_image_grid"] = list(images.inputs.grid)
+                grids = [one.inputs.grid or () for one in images.sizes()]
+                constants["get_image_grid"] = [number for grid in grids for number in grid]
         else:
             programs = {"forward": export_module(decoder, example, shapes)}
         for program in programs.values():
@@ -209,9 +210,9 @@ def lower_model(
 def _check_images(images: VisionEncoder, max_context_len: int, batch: int) -> None:
     if batch > 1:
         raise ValueError(f"[export] images are for one text at a time; got batch={batch}")
-    if images.inputs.count >= max_context_len:
+    if images.count >= max_context_len:
         raise ValueError(
-            f"[export] max_context_len must be more than an image's {images.inputs.count} tokens; "
+            f"[export] max_context_len must be more than an image's {images.count} tokens; "
             f"got {max_context_len}"
         )
 

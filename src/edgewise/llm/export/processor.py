@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,23 +29,28 @@ _BEFORE, _BEHIND = "See ", " here"
 _SIDE = 448
 """Pixels, of models that take images of any size."""
 
+_ROUNDS = 8
+"""In which a processor's sizes come to rest."""
+
 _LARGEST_STEP = 0.06
 """Of a pixel, where a processor resizes a picture twice. Of 256 shades, one is some 0.01."""
 
 
 def read_processor(
-    checkpoint: str | Path, image_size: int | None = None, image_tiles: int | None = None
-) -> tuple[ImageInputs, ImagePrompt]:
+    checkpoint: str | Path,
+    image_sizes: Sequence[tuple[int, int]] = (),
+    image_tiles: int | None = None,
+) -> tuple[list[ImageInputs], ImagePrompt]:
     """Of a folder as `save_pretrained` writes it: what the model takes, and what goes before it.
 
-    image_size: the side in pixels of a square, for models that take images of any size; None for
-    their own, or 448. image_tiles: the most tiles of an image, beside the whole; None for the whole
-    alone. ValueError if there is no processor, it lacks a package, cuts no tiles, or images cannot
-    be prepared here as it does.
+    image_sizes: heights and widths in pixels, for models that take images of any size; none for
+    their own, or a square of 448. image_tiles: the most tiles of an image, beside the whole; None
+    for the whole alone. ValueError if there is no processor, it lacks a package, cuts no tiles, or
+    images cannot be prepared here as it does.
     """
     about = _about(Path(checkpoint))
     processor = _processor(Path(checkpoint), about)
-    image_processor, placeholder = processor.image_processor, _placeholder(processor)
+    placeholder = _placeholder(processor)
     pictures = _pictures(90, 60, 60, 90)
     samples = [_prepared(processor, picture, placeholder) for picture in pictures]
     one_size = all(
@@ -53,20 +58,49 @@ def read_processor(
         and (name == "pixel_values" or torch.equal(samples[0][name], samples[1][name]))
         for name in _of_images(samples[0])
     )
-    if one_size and image_size is not None:
+    if one_size and image_sizes:
         raise ValueError(
-            f"[images] the model's images have one size; got image_size={image_size}; try without"
+            f"[images] the model's images have one size; got {_text(image_sizes[0])}; try without "
+            f"an image size"
         )
-    side = image_size or _SIDE
-    if not one_size:
-        square = _prepared(processor, _pictures(side, side)[0], placeholder)
-        side = _side(image_processor, side, square, image_size)
-        pictures = _pictures(side, side)
-        samples = [_prepared(processor, picture, placeholder) for picture in pictures]
-    settings = _settings(image_processor)
-    size, settings, arrange = _way(image_processor, settings, side, pictures, samples)
-    sample = samples[0]
+    if len(set(image_sizes)) < len(image_sizes):
+        raise ValueError(
+            f"[images] image sizes must differ; got {', '.join(map(_text, image_sizes))}"
+        )
+    if image_tiles is not None and len(image_sizes) > 1:
+        raise ValueError(
+            f"[images] tiles have one size; got {', '.join(map(_text, image_sizes))}; try one"
+        )
     token = _image_token(Path(checkpoint))
+    found = []
+    for height, width in image_sizes or ((_SIDE, _SIDE),):
+        if not one_size:
+            size = _size(processor, placeholder, (height, width), bool(image_sizes))
+            pictures = _pictures(*size)
+            samples = [_prepared(processor, picture, placeholder) for picture in pictures]
+            height, width = size
+        found.append(_of_size(processor, placeholder, token, (height, width), pictures, samples))
+    inputs, (prompt, *others) = [one for one, _ in found], [one for _, one in found]
+    prompt = replace(prompt, others=tuple(others))
+    if image_tiles is not None:
+        prompt = replace(prompt, tiling=_tiling(processor, prompt, inputs[0].size, image_tiles))
+    return inputs, prompt
+
+
+def _of_size(
+    processor: Any,
+    placeholder: str,
+    token: int,
+    size: tuple[int, int],
+    pictures: list[Any],
+    samples: list[dict[str, torch.Tensor]],
+) -> tuple[ImageInputs, ImagePrompt]:
+    """Of images of one size: pictures, and what the processor makes of them. size: height and
+    width, for what it makes patches of."""
+    image_processor = processor.image_processor
+    settings = _settings(image_processor)
+    size, settings, arrange = _way(image_processor, settings, size, pictures, samples)
+    sample = samples[0]
     count = int((sample["input_ids"] == token).sum())
     text = _text_of_image(processor)
     if count == 0:
@@ -82,10 +116,11 @@ def read_processor(
         grid = (rows // merge, columns // merge)
     inputs = ImageInputs(size, count, token, arrange, grid, constants, sample)
     word = processor.tokenizer.convert_ids_to_tokens(token)
-    prompt = ImagePrompt(placeholder, text, token, count, settings, word)
-    if image_tiles is not None:
-        prompt = replace(prompt, tiling=_tiling(processor, prompt, size, image_tiles))
-    return inputs, prompt
+    return inputs, ImagePrompt(placeholder, text, token, count, settings, word)
+
+
+def _text(size: tuple[int, int]) -> str:
+    return f"{size[0]}x{size[1]}"
 
 
 def _tiling(processor: Any, prompt: ImagePrompt, size: tuple[int, int], image_tiles: int) -> Tiling:
@@ -279,22 +314,35 @@ def _placeholder(processor: Any) -> str:
     )
 
 
-def _side(
-    image_processor: Any, side: int, sample: dict[str, torch.Tensor], asked: int | None
-) -> int:
-    """Of the square that the processor made of one. ValueError if another one was asked for."""
+def _size(
+    processor: Any, placeholder: str, size: tuple[int, int], is_asked: bool
+) -> tuple[int, int]:
+    """Near that height and width, those of a picture that the processor leaves as it is. ValueError
+    if others were asked for."""
+    found = size
+    for _ in range(_ROUNDS):
+        made = _made_size(processor, placeholder, found)
+        if made == found:
+            break
+        found = made
+    if found != size and is_asked:
+        raise ValueError(
+            f"[images] an image size must be one that the processor leaves as it is; got "
+            f"{_text(size)}; try {_text(found)}"
+        )
+    return found
+
+
+def _made_size(processor: Any, placeholder: str, size: tuple[int, int]) -> tuple[int, int]:
+    """The height and width that the processor makes of a picture's."""
+    sample = _prepared(processor, _pictures(*size)[0], placeholder)
     height, width = sample["pixel_values"].shape[-2:]
-    patch: Any = getattr(image_processor, "patch_size", None)
+    patch: Any = getattr(processor.image_processor, "patch_size", None)
     if "image_grid_thw" in sample:
         height, width = (int(n) * patch for n in sample["image_grid_thw"][0, 1:])
     elif "image_position_ids" in sample:
         width, height = ((int(n) + 1) * patch for n in sample["image_position_ids"][0].amax(0))
-    if (height, width) != (side, side) and asked is not None:
-        raise ValueError(
-            f"[images] image_size must be a side that the processor leaves as it is; got {side}, "
-            f"of which it makes {width} x {height}; try image_size={min(height, width)}"
-        )
-    return int(min(height, width))
+    return int(height), int(width)
 
 
 def _settings(image_processor: Any) -> dict[str, Any]:
@@ -307,7 +355,7 @@ def _settings(image_processor: Any) -> dict[str, Any]:
 def _way(
     image_processor: Any,
     settings: dict[str, Any],
-    side: int,
+    size: tuple[int, int],
     pictures: list[Any],
     samples: list[dict[str, torch.Tensor]],
 ) -> tuple[tuple[int, int], dict[str, Any], Arrange]:
@@ -315,7 +363,7 @@ def _way(
     wanted = [sample["pixel_values"] for sample in samples]
     shape = tuple(wanted[0].shape)
     is_image = len(shape) > 3 and shape[-3] == 3
-    height, width = shape[-2:] if is_image else (side, side)
+    height, width = shape[-2:] if is_image else size
     fixed = {"do_resize": True, "size": {"height": height, "width": width}, "do_center_crop": False}
     tried = ({**settings, **fixed}, settings)
     ways = _arrangements(image_processor, shape, height, width)

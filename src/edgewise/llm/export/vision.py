@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 from edgewise.edge.export import export_module
 from edgewise.llm.export.decoder import LARGEST_GAP, EmbeddingDecoder, gap_of
 from edgewise.llm.export.loading import text_part
-from edgewise.llm.images import AxialPositions
+from edgewise.llm.images import AxialPositions, ImagePlace
 
 __all__ = ["ImageInputs", "VisionEncoder", "image_methods", "vision_encoder"]
 
@@ -48,10 +48,10 @@ class VisionEncoder(torch.nn.Module):
     """forward(pixels float32 [1, 3, height, width]) to [1, tokens, width of an embedding].
 
     The model's own code from pixels to vectors. is_seen_whole: the tokens of an image see each
-    other, also those behind them.
+    other, also those behind them. others: how it takes images of other sizes.
     """
 
-    def __init__(self, model: Any, inputs: ImageInputs) -> None:
+    def __init__(self, model: Any, inputs: ImageInputs, others: Sequence[ImageInputs] = ()) -> None:
         super().__init__()
         inner = copy.copy(model.model)
         decoder = model.get_decoder()
@@ -59,6 +59,7 @@ class VisionEncoder(torch.nn.Module):
         inner._modules = {n: m for n, m in inner._modules.items() if m is not decoder}
         self.model = inner
         self.inputs = inputs
+        self.others = tuple(others)
         self.is_seen_whole = False
         # Models with embeddings for each layer have those of padding for an image.
         by_layer = getattr(decoder, "embed_tokens_per_layer", None)
@@ -66,7 +67,7 @@ class VisionEncoder(torch.nn.Module):
         if by_layer is not None:
             pad = model.config.text_config.pad_token_id
             with torch.no_grad():
-                behind = by_layer(torch.full((1, inputs.count), pad))
+                behind = by_layer(torch.full((1, 1), pad))
         self.register_buffer("behind", behind, persistent=False)
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
@@ -81,8 +82,22 @@ class VisionEncoder(torch.nn.Module):
             for part in _features(self.model, pixels, self.inputs.constants)
         ]
         if isinstance(self.behind, torch.Tensor):
-            parts.append(self.behind)
+            parts.append(self.behind.expand(1, parts[0].shape[1], -1))
         return torch.cat(parts, -1) if len(parts) > 1 else parts[0]
+
+    def sizes(self) -> list[VisionEncoder]:
+        """One for each size, with the same weights."""
+        found = [self]
+        for inputs in self.others:
+            other = copy.copy(self)
+            other.inputs = inputs
+            found.append(other)
+        return found
+
+    @property
+    def count(self) -> int:
+        """The most tokens of an image."""
+        return max(inputs.count for inputs in (self.inputs, *self.others))
 
     @property
     def deep(self) -> int:
@@ -90,11 +105,17 @@ class VisionEncoder(torch.nn.Module):
         return len(getattr(self.model.config.vision_config, "deepstack_visual_indexes", ()))
 
 
-def vision_encoder(model: Any, inputs: ImageInputs) -> VisionEncoder:
-    """Of a model that sees. ValueError if its text, computed from these vectors, would not be
-    that of the model's own code."""
+def vision_encoder(
+    model: Any, inputs: ImageInputs, others: Sequence[ImageInputs] = ()
+) -> VisionEncoder:
+    """Of a model that sees, for images of one size or several. ValueError if its text, computed
+    from these vectors, would not be that of the model's own code."""
+    encoder = VisionEncoder(model, inputs, others)
     try:
-        return _compared(model, inputs)
+        for one in encoder.sizes():
+            _compare(model, one)
+            encoder.is_seen_whole = one.is_seen_whole
+        return encoder
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as failure:
         if str(failure).startswith("["):
             raise
@@ -105,8 +126,9 @@ def vision_encoder(model: Any, inputs: ImageInputs) -> VisionEncoder:
         ) from failure
 
 
-def _compared(model: Any, inputs: ImageInputs) -> VisionEncoder:
-    encoder = VisionEncoder(model, inputs)
+def _compare(model: Any, encoder: VisionEncoder) -> None:
+    """Tells `encoder` whether an image is seen whole. ValueError as `vision_encoder`."""
+    inputs = encoder.inputs
     named = inspect.signature(model.forward).parameters
     sample = {name: value for name, value in inputs.sample.items() if name in named}
     tokens = sample["input_ids"]
@@ -128,7 +150,7 @@ def _compared(model: Any, inputs: ImageInputs) -> VisionEncoder:
     encoder.is_seen_whole = gaps[True] < gaps[False]
     gap = gaps[encoder.is_seen_whole]
     if gap <= LARGEST_GAP:
-        return encoder
+        return
     raise ValueError(
         f"[images] a text with an image must have the logits of the model's own code; got a "
         f"difference of {gap:.2g} of their deviation for {type(model).__name__}; try "
@@ -142,10 +164,16 @@ def image_methods(
     """Methods under the names that ExecuTorch's multimodal runner has.
 
     `vision_encoder(pixels) -> vectors`, `token_embedding(tokens) -> vectors` and
-    `text_decoder(vectors, input_pos) -> logits`, for `length` tokens; and for models in which the
-    tokens of an image see each other `image_decoder`, as `text_decoder`, for those of one image.
-    Where positions have three axes, `text_decoder` takes them, too.
+    `text_decoder(vectors, input_pos) -> logits`, for `length` tokens; for images of other sizes
+    `vision_encoder_1` and so on; and for models in which the tokens of an image see each other
+    `image_decoder`, as `text_decoder`, for those of one image. Where positions have three axes,
+    `text_decoder` takes them, too. ValueError if images are seen whole and have several sizes.
     """
+    if encoder.is_seen_whole and encoder.others:
+        raise ValueError(
+            f"[images] images whose tokens see each other must have one size; got "
+            f"{1 + len(encoder.others)}; try one image size"
+        )
     words = decoder.words
     tokens = torch.zeros(1, 2, dtype=torch.int64)
     with torch.no_grad():
@@ -154,8 +182,11 @@ def image_methods(
     decoder.is_image = False
     more = [torch.zeros(3, 2, dtype=torch.int64)] if decoder.has_axes else []
     shapes = ({1: length}, None, *({1: length} for _ in more))
-    found = {
-        "vision_encoder": export_module(encoder, (torch.zeros(1, 3, *encoder.inputs.size),)),
+    found = {}
+    for number, one in enumerate(encoder.sizes()):
+        name = f"vision_encoder_{number}" if number else "vision_encoder"
+        found[name] = export_module(one, (torch.zeros(1, 3, *one.inputs.size),))
+    found |= {
         "token_embedding": export_module(words, (tokens,), ({1: length},)),
         "text_decoder": export_module(decoder, (torch.zeros(1, 2, width), start, *more), shapes),
     }
@@ -176,14 +207,17 @@ def _text(
     start, end = int(image[0]), int(image[-1]) + 1
     decoder.clear()
     logits = torch.zeros(1, 0)
-    axes = None if encoder.inputs.grid is None else AxialPositions(encoder.inputs.grid)
-    offsets = [None if at < start or at >= end else at - start for at in range(tokens.shape[1])]
+    axes, grid = AxialPositions(), encoder.inputs.grid or (1, encoder.inputs.count)
+    places = [
+        ImagePlace(at - start, *grid) if start <= at < end else None
+        for at in range(tokens.shape[1])
+    ]
     for first, last in ((0, start), (start, end), (end, tokens.shape[1])):
         if first < last:
             decoder.is_image = encoder.is_seen_whole and first == start
             more = []
-            if axes is not None and decoder.has_axes:
-                more = [torch.from_numpy(axes.of(offsets[first:last], first))]
+            if encoder.inputs.grid is not None and decoder.has_axes:
+                more = [torch.from_numpy(axes.of(places[first:last], first))]
             logits = decoder(words[:, first:last], torch.tensor([first]), *more)
     return logits[0]
 
