@@ -18,7 +18,7 @@ from edgewise.llm.mel import RATE, log_mel, log_mel_of_all
 from edgewise.llm.subtitles import FORMATS
 from edgewise.llm.text import load_tokenizer
 from edgewise.llm.timestamps import Segment, Timestamps
-from edgewise.llm.transcriber import Fallback, Transcriber, begin_of, read_speech
+from edgewise.llm.transcriber import Fallback, Transcriber, begin_of, prompt_of, read_speech
 
 transformers = pytest.importorskip("transformers")
 FRAMES = 120
@@ -172,14 +172,17 @@ def timed(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, 
     return model, path
 
 
+@pytest.mark.parametrize("prompt", [[], [196, 20, 21, 22]], ids=["", "prompt"])
 @pytest.mark.parametrize("seconds", [1.3, 3.14, 6])
-def test_times_are_those_of_transformers(timed: tuple[Any, Path], seconds: float) -> None:
+def test_times_are_those_of_transformers(
+    timed: tuple[Any, Path], seconds: float, prompt: list[int]
+) -> None:
     """Each text begins where the last segment that was whole has ended."""
     model, path = timed
     transcriber = Transcriber(path)
     heard = log_mel_of_all(sound(seconds), 80)[None, :, :FRAMES]
     start = [*transcriber.start_ids, transcriber.detect_language(heard)]
-    found = list(transcriber.transcribe(sound(seconds), start, max_new_tokens=40))
+    found = list(transcriber.transcribe(sound(seconds), start, max_new_tokens=40, prompt=prompt))
     extractor = transformers.WhisperFeatureExtractor(feature_size=80)
     features = extractor(
         sound(seconds),
@@ -189,6 +192,8 @@ def test_times_are_those_of_transformers(timed: tuple[Any, Path], seconds: float
         padding="longest",
     ).input_features
     options = {"return_timestamps": True, "return_segments": True, "max_new_tokens": 40}
+    if prompt:
+        options["prompt_ids"] = torch.tensor(prompt)
     with torch.no_grad():
         wanted = model.generate(features, **options)["segments"][0]
     told = [
@@ -294,6 +299,7 @@ def vocabulary(folder: Path) -> Path:
     tokenizers = pytest.importorskip("tokenizers")
     names = {f" w{n}": n for n in range(300)}
     special = {**LANGUAGES, "<|transcribe|>": 194, "<|translate|>": 195, "<|notimestamps|>": 200}
+    special["<|startofprev|>"] = 196
     special |= {f"<|{n * 0.02:.2f}|>": 201 + n for n in range(99)}
     words = {name: n for name, n in names.items() if n not in special.values()} | special
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token=" w0"))
@@ -331,7 +337,10 @@ def test_times_on_the_command_line(
     assert main([*given, *known, "--format", "vtt"]) == 0
     assert capsys.readouterr().out.startswith("WEBVTT\n\n00:00:00.")
     assert main([*given, "--format", "vtt"]) != 0
-    assert "--format need a tokenizer" in " ".join(capsys.readouterr().err.split())
+    assert "--prompt and --format need a tokenizer" in " ".join(capsys.readouterr().err.split())
+    assert main([*given, *known, "--prompt", "w7 w8", "--json"]) == 0
+    prompted = json.loads(capsys.readouterr().out)
+    assert prompted["tokens"] != told["tokens"]
     assert main([*given, *known, "--language", "xx"]) != 0
     assert "one of the model's languages" in " ".join(capsys.readouterr().err.split())
 
@@ -375,6 +384,28 @@ def test_openai_s_client_hears(heard: Any, timed: tuple[Any, Path]) -> None:
     assert client.audio.translations.create(**given).text != text
     assert client.audio.transcriptions.create(**given, temperature=0.9).text != text
     assert [one.id for one in client.models.list()] == ["ears"]
+    hints = prompt_of(transcriber, words, "w7  w8")
+    assert hints[0] == 196
+    segments = list(transcriber.transcribe(samples, start, fallback=Fallback(), prompt=hints))
+    text = "".join(words.decode(one.tokens) for one in segments).strip()
+    assert client.audio.transcriptions.create(**given, prompt="w7  w8").text == text
+
+
+def test_openai_s_client_hears_a_stream(heard: Any) -> None:
+    client, path = heard
+    given = {"model": "ears", "file": path}
+    text = client.audio.transcriptions.create(**given).text
+    for _ in range(2):
+        *parts, last = client.audio.transcriptions.create(**given, stream=True)
+        assert len(parts) > 1
+        assert {one.type for one in parts} == {"transcript.text.delta"}
+        assert (last.type, last.text) == ("transcript.text.done", text)
+        assert "".join(one.delta for one in parts).strip() == text
+    # A client that goes leaves the ear to others.
+    stream = client.audio.transcriptions.create(**given, stream=True)
+    next(iter(stream))
+    stream.close()
+    assert client.audio.transcriptions.create(**given).text == text
 
 
 def header(rate: int, bits: int) -> bytes:
@@ -402,8 +433,12 @@ HEARD_WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "another model": ({"model": "eyes"}, "no such model; got 'eyes'"),
     "another language": ({"language": "xx"}, "one of the model's languages"),
     "a form that is not known": ({"response_format": "xml"}, "must be one of json, text"),
-    "a prompt": ({"prompt": "Hello"}, "prompt is not supported"),
-    "a stream": ({"stream": True}, "stream is not supported"),
+    "a stream of no sound": (
+        {"file": ("a.wav", b"no sound"), "stream": True},
+        "must be a file with sound",
+    ),
+    "a stream of subtitles": ({"stream": True, "response_format": "srt"}, "a stream is of text"),
+    "a chunking": ({"chunking_strategy": "auto"}, "chunking_strategy is not supported"),
     "too hot": ({"temperature": 3}, "temperature must be from 0 to 1"),
     "words": ({"timestamp_granularities": ["word"]}, "times are those of segments"),
 }

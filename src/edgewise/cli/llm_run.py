@@ -211,6 +211,10 @@ def transcribe(
     format: Annotated[
         Literal["text", "srt", "vtt"], typer.Option(help="srt, vtt: subtitles, with times.")
     ] = "text",
+    prompt: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Before what is said: names, spellings, a style."),
+    ] = None,
     fallback: Annotated[
         bool,
         typer.Option(
@@ -227,15 +231,22 @@ def transcribe(
     """Text to standard output, as it is heard."""
     from edgewise.llm.subtitles import FORMATS, head_of
     from edgewise.llm.text import load_tokenizer
-    from edgewise.llm.transcriber import Fallback, Transcriber, begin_of, read_speech
+    from edgewise.llm.transcriber import (
+        Fallback,
+        Transcriber,
+        begin_of,
+        prompt_of,
+        read_speech,
+    )
 
     out = Output(json=json, quiet=quiet)
     transcriber = Transcriber(model, threads=threads)
     found = tokenizer_of(model, tokenizer)
     known = None if found is None else load_tokenizer(found)
-    if known is None and (language or translate or format != "text"):
+    if known is None and (language or translate or prompt or format != "text"):
         raise CliError(
-            "[transcribe] --language, --translate and --format need a tokenizer; try --tokenizer"
+            "[transcribe] --language, --translate, --prompt and --format need a tokenizer; try "
+            "--tokenizer"
         )
     if format != "text" and transcriber.times is None:
         raise CliError(
@@ -254,6 +265,8 @@ def transcribe(
         print(head_of(format), end="")
     doubts = Fallback() if fallback else None
     options: dict[str, Any] = {"max_new_tokens": max_new_tokens, "fallback": doubts}
+    if known is not None:
+        options["prompt"] = prompt_of(transcriber, known, prompt)
     for one in transcriber.transcribe(samples, start, **options):
         text = None if known is None else known.decode(one.tokens)
         segments.append({"start": one.start, "end": one.end, "text": text, "tokens": one.tokens})

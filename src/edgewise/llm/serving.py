@@ -13,8 +13,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any
 
 from starlette.applications import Starlette
@@ -42,7 +44,12 @@ from edgewise.llm.responses import (
     usage_of,
 )
 from edgewise.llm.text import StopStrings, TextStream, Tokenizer
-from edgewise.llm.transcriptions import Transcriptions, read_form, read_transcription
+from edgewise.llm.transcriptions import (
+    SpeechEvents,
+    Transcriptions,
+    read_form,
+    read_transcription,
+)
 
 __all__ = ["Served", "application"]
 
@@ -93,6 +100,7 @@ class _Endpoints:
         self._served = served
         self._pool = Pool(served.generators, served.limits) if served.generators else None
         self._hearing, self._ear = 0, asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._begun = int(time.time())
         self._known: list[GrammarTokens] = []
 
@@ -214,12 +222,48 @@ class _Endpoints:
         asked = read_transcription(form)
         if self._hearing > limits.waiting:
             raise RequestError(f"[serve] {self._hearing} requests wait already; try later", 429)
+        if asked.stream:
+            events = self._heard(hear.events(asked, translate))
+            first = await anext(events)  # errors are told before an answer has begun
+            return StreamingResponse(_all_of(first, events), media_type="text/event-stream")
+        async with self._listening():
+            return await asyncio.to_thread(hear.answer, asked, translate)
+
+    @asynccontextmanager
+    async def _listening(self) -> AsyncIterator[None]:
+        """While a request is heard: one at a time, or those that wait would take all threads."""
         self._hearing += 1
         try:
-            async with self._ear:  # or those that wait would take all threads
-                return await asyncio.to_thread(hear.answer, asked, translate)
+            async with self._ear:
+                yield
         finally:
             self._hearing -= 1
+
+    async def _heard(self, told: SpeechEvents) -> AsyncGenerator[str, None]:
+        """As events, computed in a thread, which stops after the next one if the client is gone."""
+        loop, events, is_gone = asyncio.get_running_loop(), asyncio.Queue[str | None](), Event()
+
+        def work() -> None:
+            try:
+                with closing(told):
+                    while not is_gone.is_set() and (one := next(told, None)) is not None:
+                        loop.call_soon_threadsafe(events.put_nowait, event(one))
+            finally:
+                loop.call_soon_threadsafe(events.put_nowait, None)
+
+        async def listen() -> None:
+            async with self._listening():
+                await asyncio.to_thread(work)
+
+        task = asyncio.create_task(listen())  # goes on without the client until the thread ends
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            while (one := await events.get()) is not None:
+                yield one
+            await task  # its error, if there was one
+        finally:
+            is_gone.set()
 
     def _language_model(self) -> tuple[Pool, Tokenizer]:
         """What writes texts. RequestError if there is none."""
@@ -344,6 +388,15 @@ class _Writer:
     def ended(self) -> str:
         """As the interface tells it."""
         return _ENDS.get(self._statistics.ended, "stop")
+
+
+async def _all_of(first: str, rest: AsyncGenerator[str, None]) -> AsyncIterator[str]:
+    try:
+        yield first
+        async for one in rest:
+            yield one
+    finally:
+        await rest.aclose()
 
 
 async def _not_found(request: Request, failure: Exception) -> Response:

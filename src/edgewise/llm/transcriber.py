@@ -18,7 +18,7 @@ from edgewise.llm.timestamps import Segment, Timestamps
 from edgewise.runtime import Program, Runtime
 from edgewise.sounds import read_sound, resampled
 
-__all__ = ["Fallback", "Transcriber", "begin_of", "beginning", "read_speech"]
+__all__ = ["Fallback", "Transcriber", "begin_of", "beginning", "prompt_of", "read_speech"]
 
 
 @dataclass(frozen=True)
@@ -88,27 +88,29 @@ class Transcriber:
         *,
         max_new_tokens: int | None = None,
         times: bool = False,
+        prompt: Sequence[int] = (),
     ) -> Iterator[int]:
         """The most likely tokens, one by one, without one that ends the text.
 
         features: float32 [1, bands, frames]. start: what the text begins with, such as a language
-        and a task; the model's own beginning if empty. times: as `Timestamps` has them. ValueError
-        if they do not fit the model.
+        and a task; the model's own beginning if empty. times: as `Timestamps` has them. prompt:
+        what stands before the text, as of `prompt_of`. ValueError if they do not fit the model.
         """
         features = self._checked(features)
         if times and self.times is None:
             raise ValueError("[transcribe] the file tells no times; try edgewise llm export again")
-        begin = self._begun(start)
+        begin, _ = self._begun(start, prompt)
         return self._generate(features, begin, max_new_tokens, self.times if times else None)
 
-    def _begun(self, start: Sequence[int]) -> list[int]:
-        begin = list(start) or self.start_ids
+    def _begun(self, start: Sequence[int], prompt: Sequence[int]) -> tuple[list[int], int]:
+        """What the decoder is given first, and the number of the token that begins the text."""
+        begin = [*prompt, *(list(start) or self.start_ids)]
         if len(begin) >= self.max_context_len or not all(0 <= t < self.vocab_size for t in begin):
             raise ValueError(
                 f"[transcribe] a text must begin with less than {self.max_context_len} tokens "
                 f"below {self.vocab_size}; got {begin}"
             )
-        return begin
+        return begin, len(prompt)
 
     def _checked(self, features: Any) -> Any:
         features = np.asarray(features, dtype=np.float32)
@@ -177,7 +179,7 @@ class Transcriber:
             position += 1
 
     def _believed(
-        self, features: Any, begin: list[int], most: int | None, fallback: Fallback
+        self, features: Any, begun: tuple[list[int], int], most: int | None, fallback: Fallback
     ) -> list[int] | None:
         """The first text that is believed, or the last one that was tried; None for silence."""
         random = np.random.default_rng(fallback.seed)
@@ -185,7 +187,7 @@ class Transcriber:
         bytes_of_token = int(math.log2(self.vocab_size) / 8) + 1
         tokens: list[int] = []
         for temperature in fallback.temperatures:
-            found = self._attempt(begin, most, temperature, random)
+            found = self._attempt(begun, most, temperature, random)
             tokens = found.tokens
             data = b"".join(token.to_bytes(bytes_of_token, "little") for token in tokens)
             is_doubtful = found.mean_logprob < fallback.least_logprob
@@ -198,19 +200,21 @@ class Transcriber:
         return [token for token in tokens if token not in self.eos_ids]
 
     def _attempt(
-        self, begin: list[int], most: int | None, temperature: float, random: Any
+        self, begun: tuple[list[int], int], most: int | None, temperature: float, random: Any
     ) -> _Attempt:
+        begin, at = begun
+
         def picked(logits: Any) -> int:
             if temperature == 0:
                 return _likeliest(logits)
             chances = np.exp((logits - logits.max()).astype(np.float64) / temperature)
             return int(random.choice(len(chances), p=chances / chances.sum()))
 
-        first = self._run(begin[:1], 0)
+        first = self._begin(begin[: at + 1], 0)
         silence = 0.0
         if self.times is not None:  # the token before that for a text without times
             silence = math.exp(_log_probability(first, self.times.none - 1))
-        logits = self._begin(begin[1:], 1) if len(begin) > 1 else first
+        logits = self._begin(begin[at + 1 :], at + 1) if len(begin) > at + 1 else first
         tokens, total = [], 0.0
         for token, seen in self._write(logits, len(begin), most, self.times, picked):
             tokens.append(token)
@@ -228,6 +232,7 @@ class Transcriber:
         *,
         max_new_tokens: int | None = None,
         fallback: Fallback | None = None,
+        prompt: Sequence[int] = (),
     ) -> Iterator[Segment]:
         """What is said in a sound of any length, segment by segment.
 
@@ -236,7 +241,8 @@ class Transcriber:
 
         sound: float [samples] at 16 kHz, -1 to 1. start: as of `generate`, without the token that
         says that there are no times. max_new_tokens: of each 30 s. fallback: which texts are not
-        believed; None: all are, and the likeliest tokens are written.
+        believed; None: all are, and the likeliest tokens are written. prompt: as of `generate`, for
+        each 30 s.
         """
         sound = np.asarray(sound).reshape(-1)
         is_short = len(sound) <= self.frames * RATE // FRAMES_PER_SECOND
@@ -256,9 +262,10 @@ class Transcriber:
             if fallback is None:
                 has_times = self.times is not None
                 options: dict[str, Any] = {"max_new_tokens": max_new_tokens, "times": has_times}
-                written = list(self.generate(features, start, **options))
+                written = list(self.generate(features, start, prompt=prompt, **options))
             else:
-                written = self._believed(features, self._begun(start), max_new_tokens, fallback)
+                begun = self._begun(start, prompt)
+                written = self._believed(features, begun, max_new_tokens, fallback)
             if written is None:
                 seek += heard
                 continue
@@ -337,6 +344,18 @@ def begin_of(
         language = tokenizer.decode([token], special=True).strip().strip("<|>")
     has_times = transcriber.times is not None
     return beginning(tokenizer, transcriber.start_ids, language, translate, has_times), language
+
+
+def prompt_of(transcriber: Transcriber, tokenizer: Tokenizer, text: str | None) -> list[int]:
+    """Tokens of a text that stands before what is said: names, spellings, a style. Of a long one
+    its end, as much as half of the context holds. ValueError if the model takes none."""
+    if not text or not text.strip():
+        return []
+    before = tokenizer.token_to_id("<|startofprev|>")
+    if before is None:
+        raise ValueError("[transcribe] the model takes no prompt; try without")
+    words = tokenizer.encode(" " + text.strip(), special=False)
+    return [before, *words[-(transcriber.max_context_len // 2 - 1) :]]
 
 
 def read_speech(source: str | Path | BinaryIO, *, most_seconds: float | None = None) -> Any:

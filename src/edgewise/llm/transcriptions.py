@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,25 +20,37 @@ from edgewise.llm.requests import RequestError
 from edgewise.llm.subtitles import FORMATS, head_of
 from edgewise.llm.text import load_tokenizer
 from edgewise.llm.timestamps import Segment
-from edgewise.llm.transcriber import Fallback, Transcriber, begin_of, read_speech
+from edgewise.llm.transcriber import Fallback, Transcriber, begin_of, prompt_of, read_speech
 
-__all__ = ["TranscriptionRequest", "Transcriptions", "read_form", "read_transcription"]
+__all__ = [
+    "SpeechEvents",
+    "TranscriptionRequest",
+    "Transcriptions",
+    "read_form",
+    "read_transcription",
+]
+
+SpeechEvents = Generator[dict[str, Any], None, None]
+"""Of a stream of the interface."""
 
 _FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
 _MOST_SECONDS = 3 * 3600
 """Of a sound. Compressed, a day of silence takes no more bytes than a request may have."""
-_REFUSED = ("prompt", "stream", "include[]", "chunking_strategy", "known_speaker_names[]")
+_REFUSED = ("include[]", "chunking_strategy", "known_speaker_names[]")
 
 
 @dataclass(frozen=True)
 class TranscriptionRequest:
     """sound: a file. format: of the answer. language: None for the one that is heard.
-    temperature: 0 for the likeliest tokens, and others where these are not believed."""
+    temperature: 0 for the likeliest tokens, and others where these are not believed. prompt: a text
+    that stands before what is said. stream: pieces of the text as it is written."""
 
     sound: bytes
     format: str = "json"
     language: str | None = None
     temperature: float = 0
+    prompt: str | None = None
+    stream: bool = False
 
 
 class Transcriptions:
@@ -67,22 +79,13 @@ class Transcriptions:
 
     def answer(self, asked: TranscriptionRequest, translate: bool) -> Response:
         """In the thread of the caller. RequestError or ValueError if it cannot be answered."""
-        if asked.format in FORMATS and self._transcriber.times is None:
-            raise RequestError(
-                "[serve] the model tells no times; try response_format json", 400, "response_format"
-            )
-        samples = read_speech(io.BytesIO(asked.sound), most_seconds=_MOST_SECONDS)
-        fallback = Fallback((asked.temperature,)) if asked.temperature else Fallback()
+        samples = self._samples(asked)
         with self._lock:
-            start, language = begin_of(
-                self._transcriber, self._tokenizer, samples, asked.language, translate
-            )
-            segments = list(self._transcriber.transcribe(samples, start, fallback=fallback))
-        texts = [self._tokenizer.decode(one.tokens) for one in segments]
-        text = "".join(texts).strip()
+            language, segments = self._hear(asked, samples, translate)
+            said = [(one, self._tokenizer.decode(one.tokens)) for one in segments]
+        text = "".join(part for _, part in said).strip()
         if asked.format == "text":
             return PlainTextResponse(text + "\n")
-        said = list(zip(segments, texts, strict=True))
         if asked.format in FORMATS:
             write = FORMATS[asked.format]
             parts = [write(number, *one) for number, one in enumerate(said, 1)]
@@ -99,6 +102,39 @@ class Transcriptions:
                 "segments": told,
             }
         )
+
+    def events(self, asked: TranscriptionRequest, translate: bool) -> SpeechEvents:
+        """The text's pieces, then all of it, as a stream of the interface has them. Errors are
+        those of `answer`, before the first piece."""
+        samples = self._samples(asked)
+        text = ""
+        with self._lock:
+            _, segments = self._hear(asked, samples, translate)
+            for one in segments:
+                piece = self._tokenizer.decode(one.tokens)
+                piece = piece if text else piece.lstrip()
+                text += piece
+                yield {"type": "transcript.text.delta", "delta": piece}
+        yield {"type": "transcript.text.done", "text": text.strip()}
+
+    def _samples(self, asked: TranscriptionRequest) -> Any:
+        if asked.format in FORMATS and self._transcriber.times is None:
+            raise RequestError(
+                "[serve] the model tells no times; try response_format json", 400, "response_format"
+            )
+        return read_speech(io.BytesIO(asked.sound), most_seconds=_MOST_SECONDS)
+
+    def _hear(
+        self, asked: TranscriptionRequest, samples: Any, translate: bool
+    ) -> tuple[str | None, Iterator[Segment]]:
+        """The language, and segments as they are heard."""
+        fallback = Fallback((asked.temperature,)) if asked.temperature else Fallback()
+        start, language = begin_of(
+            self._transcriber, self._tokenizer, samples, asked.language, translate
+        )
+        prompt = prompt_of(self._transcriber, self._tokenizer, asked.prompt)
+        segments = self._transcriber.transcribe(samples, start, fallback=fallback, prompt=prompt)
+        return language, segments
 
 
 async def read_form(request: Request, most: int) -> Mapping[str, Any]:
@@ -149,7 +185,15 @@ def read_transcription(form: Mapping[str, Any]) -> TranscriptionRequest:
         temperature = -1
     if not 0 <= temperature <= 1:
         raise RequestError("[serve] temperature must be from 0 to 1", 400, "temperature")
-    return TranscriptionRequest(sound, format, form.get("language") or None, temperature)
+    is_stream = form.get("stream") in ("true", "True")
+    if is_stream and format not in ("json", "text"):
+        raise RequestError(
+            f"[serve] a stream is of text; got {format!r}; try response_format json",
+            400,
+            "response_format",
+        )
+    language, prompt = form.get("language") or None, form.get("prompt") or None
+    return TranscriptionRequest(sound, format, language, temperature, prompt, is_stream)
 
 
 def _told(number: int, segment: Segment, text: str) -> dict[str, Any]:
