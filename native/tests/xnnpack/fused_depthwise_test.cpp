@@ -7,6 +7,7 @@
 
 #include "backends/xnnpack/executor/fused_depthwise.h"
 #include "backends/xnnpack/executor/kernel_table.h"
+#include "backends/xnnpack/executor/sme_kernels.h"
 #include "random_values.h"
 #include "scratch_memory.h"
 
@@ -292,6 +293,7 @@ std::vector<size_t> nodes_with(const Block& block, const FloatKernels* kernels, 
 // What the step of a depthwise convolution takes of a graph, of the kernels with the widest
 // vectors.
 TEST(Depthwise, TakesWhatItIsFor) {
+  if (sme_kernels(DataType::kFp32) != nullptr) GTEST_SKIP() << "alone, beside SME2's";
   struct Rule {
     const char* name;
     size_t nodes;  // of the step; 0: none
@@ -335,6 +337,7 @@ TEST(Depthwise, TakesWhatItIsFor) {
 
 // Without the GEMMs around it, which XNNPACK has in another form for such cores.
 TEST(Depthwise, IsAloneOnCoresThatRunInOrder) {
+  if (sme_kernels(DataType::kFp32) != nullptr) GTEST_SKIP() << "alone, beside SME2's";
   for (const FloatKernels* kernels : all_float_kernels()) {
     if (!kernels->is_narrow || !kernels->depthwise_pays) continue;
     const FloatKernels in_order = without_gemms(*kernels);

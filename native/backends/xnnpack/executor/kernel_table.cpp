@@ -76,7 +76,10 @@ Found depthwise(const Choosing& c, size_t i, const char** rule) {
   if (c.node(i).kind == NodeKind::kDepthwiseConv2d) {
     *rule = "float32, 3x3 or 5x5, no dilation, one result for each channel";
   }
-  if (!nodes || (*rule = depthwise_rule(c.shapes, c.floats, &*nodes)) != nullptr) return {};
+  // With SME2 convolutions beside it are faster by themselves.
+  const bool has_sme = sme_kernels(DataType::kFp32) != nullptr;
+  const FloatKernels floats = has_sme ? without_gemms(c.floats) : c.floats;
+  if (!nodes || (*rule = depthwise_rule(c.shapes, floats, &*nodes)) != nullptr) return {};
   return Fusion{nodes->nodes,
                 [&graph = c.graph, nodes = *nodes, &kernels = c.floats](ProgramState& state) {
                   return FusedDepthwise::make(graph, nodes, kernels, state);
