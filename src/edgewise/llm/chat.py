@@ -36,7 +36,8 @@ class Chat:
         folder = Path(folder)
         folder = folder if folder.is_dir() else folder.parent
         config = _config(folder / "tokenizer_config.json")
-        self._template = _template(folder, config)
+        self.template = _template(folder, config)
+        """That makes prompts, in Jinja."""
         self._special = {name: _text(config[name]) for name in _SPECIAL if config.get(name)}
         ends = self._special.get("eos_token")
         end = tokenizer.token_to_id(ends) if ends else None
@@ -56,7 +57,7 @@ class Chat:
         if not messages:
             raise ValueError("[chat] there must be a message; got none")
         return self._tokenizer.render(
-            self._template,
+            self.template,
             {
                 "tools": None,
                 "documents": None,

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from edgewise.llm.sampling import Sampling
+from edgewise.llm.tools import Tool
 
 __all__ = ["GenerationRequest", "RequestError", "read_chat", "read_completion", "read_embeddings"]
 
-_MOST_TEXTS, _MOST_CHOICES, _MOST_STOPS = 256, 16, 16
+_MOST_TEXTS, _MOST_CHOICES, _MOST_STOPS, _MOST_TOOLS = 256, 16, 16, 128
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class RequestError(Exception):
@@ -27,7 +30,8 @@ class RequestError(Exception):
 @dataclass(frozen=True)
 class GenerationRequest:
     """prompts: texts or tokens. count: texts for each. schema: of JSON that a text must be; {} for
-    any. variables: for the chat template."""
+    any. variables: for the chat template. tools: that it may call; must_call: those of which it
+    must call one."""
 
     values: dict[str, Any]
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -39,6 +43,8 @@ class GenerationRequest:
     include_usage: bool = False
     schema: dict[str, Any] | None = None
     variables: dict[str, Any] = field(default_factory=dict)
+    tools: tuple[Tool, ...] = ()
+    must_call: tuple[Tool, ...] = ()
 
     def sampling(self, number: int = 0) -> Sampling:
         """Of the choice of that number: with a seed, each has one of its own."""
@@ -64,8 +70,13 @@ def read_chat(values: dict[str, Any]) -> GenerationRequest:
         raise RequestError("[serve] messages must be a list, at least one", parameter="messages")
     most = "max_completion_tokens" if values.get("max_completion_tokens") else "max_tokens"
     variables = dict(values.get("chat_template_kwargs") or {})
-    if values.get("tools"):
+    tools, must_call = _tools(values)
+    if tools:
         variables["tools"] = values["tools"]
+    if must_call and values.get("response_format"):
+        raise RequestError(
+            "[serve] a text is a call or of response_format; got both", parameter="tool_choice"
+        )
     return _checked(
         GenerationRequest(
             values,
@@ -73,6 +84,8 @@ def read_chat(values: dict[str, Any]) -> GenerationRequest:
             max_tokens=_number(values, most, int, None),
             schema=_schema(values.get("response_format")),
             variables=variables,
+            tools=tools,
+            must_call=must_call,
             **_common(values),
         )
     )
@@ -154,10 +167,71 @@ def _common(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _tools(values: dict[str, Any]) -> tuple[tuple[Tool, ...], tuple[Tool, ...]]:
+    """Those that a model may call, and those of which it must call one."""
+    given, choice = values.get("tools") or [], values.get("tool_choice") or "auto"
+    if not isinstance(given, list) or len(given) > _MOST_TOOLS:
+        raise RequestError(
+            f"[serve] tools must be a list, at most {_MOST_TOOLS}", parameter="tools"
+        )
+    found = tuple(_tool(one, number) for number, one in enumerate(given))
+    if choice == "none" or not found:
+        if choice in ("none", "auto"):
+            return (), ()
+        raise RequestError("[serve] tool_choice needs tools", parameter="tool_choice")
+    if choice in ("auto", "required"):
+        return found, found if choice == "required" else ()
+    about = choice.get("function") if isinstance(choice, dict) else None
+    name = about.get("name") if isinstance(about, dict) else None
+    chosen = tuple(tool for tool in found if tool.name == name)
+    if not chosen:
+        raise RequestError(
+            f"[serve] tool_choice must be none, auto, required, or a function of tools; got "
+            f"{json.dumps(choice)[:100]}",
+            parameter="tool_choice",
+        )
+    return found, chosen
+
+
+def _tool(given: Any, number: int) -> Tool:
+    about = given.get("function") if isinstance(given, dict) else None
+    name = about.get("name") if isinstance(about, dict) else None
+    parameters = about.get("parameters") if isinstance(about, dict) else None
+    if (
+        not (isinstance(given, dict) and given.get("type") == "function")
+        or not (isinstance(name, str) and _TOOL_NAME.fullmatch(name))
+        or not (parameters is None or isinstance(parameters, dict))
+    ):
+        raise RequestError(
+            f"[serve] tool {number} must be a function with a name of 1 to 64 letters, digits, _ "
+            f"and -, and a JSON schema of its parameters; got {json.dumps(given)[:100]}",
+            parameter="tools",
+        )
+    return Tool(name, parameters)
+
+
+def _with_arguments(calls: Any, number: int) -> list[Any]:
+    """Calls of a message, with arguments as objects, which templates write as JSON."""
+    try:
+        found = [{**one, "function": dict(one["function"])} for one in calls]
+        for one in found:
+            if isinstance(arguments := one["function"].get("arguments"), str):
+                one["function"]["arguments"] = json.loads(arguments or "{}")
+        return found
+    except (KeyError, TypeError, ValueError):
+        raise RequestError(
+            f"[serve] tool_calls of message {number} must be functions with arguments in JSON",
+            parameter="messages",
+        ) from None
+
+
 def _message(message: Any, number: int) -> dict[str, Any]:
     """With its content as text, where parts of text are joined, or as parts with images."""
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         raise RequestError(f"[serve] message {number} must have a role", parameter="messages")
+    if message.get("tool_calls"):
+        calls = _with_arguments(message["tool_calls"], number)
+        message = {**message, "content": message.get("content") or "", "tool_calls": calls}
     content = message.get("content")
     if isinstance(content, list):
         parts = [_part(part, number) for part in content]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
+
+from edgewise.llm.tools import Call, CallStream, Tool, read_calls, told
 
 __all__ = ["ChatResponse", "CompletionResponse", "ResponseFormat", "error", "event", "usage_of"]
 
@@ -31,8 +34,8 @@ class ResponseFormat:
         """The choice of a stream's first part, before any text."""
         return None
 
-    def part(self, text: str, ended: str | None) -> dict[str, Any]:
-        """The choice of a stream's part. ended: why the text ends; None while it goes on."""
+    def parts(self, text: str, ended: str | None) -> list[dict[str, Any]]:
+        """The choices of a stream's next parts. ended: why the text ends; None while it goes on."""
         raise NotImplementedError
 
     def choice(self, number: int, text: str, ended: str) -> dict[str, Any]:
@@ -41,24 +44,51 @@ class ResponseFormat:
 
 
 class ChatResponse(ResponseFormat):
-    """Of `/v1/chat/completions`."""
+    """Of `/v1/chat/completions`. tools: that the text may have calls of."""
 
     kind, prefix = "chat.completion", "chatcmpl"
+
+    def __init__(self, model: str, tools: Sequence[Tool] = ()) -> None:
+        super().__init__(model)
+        self._tools = tools
+        self._stream = CallStream(tools) if tools else None
 
     def first(self) -> dict[str, Any]:
         """See `ResponseFormat`."""
         delta = {"role": "assistant", "content": ""}
         return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
 
-    def part(self, text: str, ended: str | None) -> dict[str, Any]:
+    def parts(self, text: str, ended: str | None) -> list[dict[str, Any]]:
         """See `ResponseFormat`."""
-        delta = {"content": text} if text else {}
-        return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": ended}
+        calls: list[Call] = []
+        if self._stream is not None:
+            text = self._stream.feed(text)
+            if ended is not None:
+                rest, calls = self._stream.rest()
+                text += rest
+        deltas: list[dict[str, Any]] = [{"content": text}] if text else []
+        if calls:
+            indexed = [{"index": i, **told(call)} for i, call in enumerate(calls)]
+            deltas.append({"tool_calls": indexed})
+        found = [_part(delta, None) for delta in deltas]
+        if ended is not None:
+            found.append(_part({}, "tool_calls" if calls else ended))
+        return found
 
     def choice(self, number: int, text: str, ended: str) -> dict[str, Any]:
         """See `ResponseFormat`."""
-        message = {"role": "assistant", "content": text, "refusal": None}
+        calls: list[Call] = []
+        if self._tools:
+            text, calls = read_calls(text, self._tools)
+        message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+        if calls:
+            message |= {"content": text or None, "tool_calls": [told(call) for call in calls]}
+            ended = "tool_calls"
         return {"index": number, "message": message, "logprobs": None, "finish_reason": ended}
+
+
+def _part(delta: dict[str, Any], ended: str | None) -> dict[str, Any]:
+    return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": ended}
 
 
 class CompletionResponse(ResponseFormat):
@@ -66,13 +96,13 @@ class CompletionResponse(ResponseFormat):
 
     kind, prefix = "text_completion", "cmpl"
 
-    def part(self, text: str, ended: str | None) -> dict[str, Any]:
+    def parts(self, text: str, ended: str | None) -> list[dict[str, Any]]:
         """See `ResponseFormat`."""
-        return {"index": 0, "text": text, "logprobs": None, "finish_reason": ended}
+        return [{"index": 0, "text": text, "logprobs": None, "finish_reason": ended}]
 
     def choice(self, number: int, text: str, ended: str) -> dict[str, Any]:
         """See `ResponseFormat`."""
-        return {**self.part(text, ended), "index": number}
+        return {**self.parts(text, ended)[0], "index": number}
 
 
 def usage_of(tokens: dict[str, int]) -> dict[str, int]:

@@ -44,6 +44,7 @@ from edgewise.llm.responses import (
     usage_of,
 )
 from edgewise.llm.text import StopStrings, TextStream, Tokenizer
+from edgewise.llm.tools import grammar_of
 from edgewise.llm.transcriptions import (
     SpeechEvents,
     Transcriptions,
@@ -189,7 +190,8 @@ class _Endpoints:
             raise RequestError("[serve] the model has no chat template; try /v1/completions")
         asked = read_chat(await self._body(request))
         prompt = await asyncio.to_thread(chat.prompt, asked.messages, **asked.variables)
-        return await self._answer(request, asked, [prompt], ChatResponse(self._served.name))
+        shape = ChatResponse(self._served.name, asked.tools)
+        return await self._answer(request, asked, [prompt], shape)
 
     async def _completions(self, request: Request) -> Response:
         asked = read_completion(await self._body(request))
@@ -318,9 +320,11 @@ class _Endpoints:
                 writer = self._writer(lease.generator, asked, prompt, 0)
                 if first := shape.first():
                     yield event({**shape.head(True), "choices": [first]})
-                async for part in pool.pieces(request, lease, writer):
-                    yield event({**shape.head(True), "choices": [shape.part(part, None)]})
-            yield event({**shape.head(True), "choices": [shape.part("", writer.ended)]})
+                async for piece in pool.pieces(request, lease, writer):
+                    for part in shape.parts(piece, None):
+                        yield event({**shape.head(True), "choices": [part]})
+            for part in shape.parts("", writer.ended):
+                yield event({**shape.head(True), "choices": [part]})
             if asked.include_usage:
                 usage = {"prompt_tokens": len(prompt), "completion_tokens": writer.count}
                 yield event({**shape.head(True), "choices": [], "usage": usage_of(usage)})
@@ -334,15 +338,17 @@ class _Endpoints:
         self._constraint(asked)
 
     def _constraint(self, asked: GenerationRequest) -> Any:
-        if asked.schema is None:
+        if asked.schema is None and not asked.must_call:
             return None
         if self._served.grammar is None:
-            raise RequestError(
-                "[serve] response_format needs a tokenizer.json; got another tokenizer"
-            )
+            name = "tool_choice" if asked.must_call else "response_format"
+            raise RequestError(f"[serve] {name} needs a tokenizer.json; got another tokenizer")
         if not self._known:
             self._known.append(self._served.grammar())
-        return self._known[0].json_schema(asked.schema)
+        if asked.must_call and self._served.chat is not None:
+            template = self._served.chat.template
+            return self._known[0].lark(grammar_of(template, asked.must_call))
+        return self._known[0].json_schema(asked.schema or {})
 
     def _writer(
         self, generator: Generator, asked: GenerationRequest, prompt: list[int], number: int
