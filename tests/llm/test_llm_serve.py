@@ -301,6 +301,48 @@ def test_openai_completions_and_stop(client: Any) -> None:
     assert len(several.choices) == 2
 
 
+def test_openai_logprobs(client: Any, model: Path) -> None:
+    """Those of the model's own logits, whatever the temperature."""
+    import torch
+
+    generator, tokenizer = Generator(model), load_tokenizer(model.with_suffix(".tokenizer"))
+    prompt = [256, *tokenizer.encode("Once")]
+    options = {"model": "small", "prompt": "Once", "max_tokens": 6, "seed": 3, "logprobs": 4}
+    (found,) = client.completions.create(**options).choices
+    told = found.logprobs
+    assert len(told.tokens) == len(told.token_logprobs) == len(told.top_logprobs) == 6
+    assert told.text_offset == [sum(map(len, told.tokens[:n])) for n in range(6)]
+    tokens = list(
+        generator.generate(prompt, max_new_tokens=6, sampling=Sampling(temperature=1.0, seed=3))
+    )
+    assert told.tokens == [tokenizer.decode([token], special=True) for token in tokens]
+    for n, token in enumerate(tokens):
+        wanted = torch.log_softmax(torch.from_numpy(generator.logits([*prompt, *tokens[:n]])), 0)
+        assert told.token_logprobs[n] == pytest.approx(float(wanted[token]), abs=1e-4)
+        best = sorted(told.top_logprobs[n].values(), reverse=True)
+        assert best[0] == pytest.approx(float(wanted.max()), abs=1e-4)
+        assert 1 <= len(best) <= 5
+    streamed = list(client.completions.create(**options, stream=True))
+    parts = [part.choices[0].logprobs for part in streamed]
+    assert [text for part in parts for text in part.tokens] == told.tokens
+    assert [at for part in parts for at in part.text_offset] == told.text_offset
+    asked = {"model": "small", "messages": MESSAGES, "max_tokens": 5, "temperature": 0}
+    asked |= {"logprobs": True, "top_logprobs": 2}
+    (chat,) = client.chat.completions.create(**asked).choices
+    assert len(chat.logprobs.content) == 5
+    for one in chat.logprobs.content:
+        assert one.top_logprobs[0].logprob == one.logprob
+        assert bytes(one.bytes).decode() == one.token
+        assert len(one.top_logprobs) == 2
+    streamed = [
+        part.choices[0].logprobs for part in client.chat.completions.create(**asked, stream=True)
+    ]
+    content = [one for part in streamed if part is not None for one in part.content]
+    assert [one.logprob for one in content] == [one.logprob for one in chat.logprobs.content]
+    without = client.chat.completions.create(**{**asked, "top_logprobs": 0}).choices[0]
+    assert [one.top_logprobs for one in without.logprobs.content] == [[]] * 5
+
+
 def test_openai_json(client: Any) -> None:
     pytest.importorskip("llguidance", reason="the extra llm is not installed")
     shape = {"type": "json_schema", "json_schema": {"name": "who", "schema": SCHEMA}}
@@ -358,7 +400,8 @@ def test_clients_that_leave_free_the_generator(client: Any) -> None:
         ("completions", {"model": "small", "prompt": "x" * 500}, 400, "context of 400 tokens"),
         ("completions", {"model": "small", "prompt": [999]}, 400, "from 0 to 260; got 999"),
         ("completions", {"model": "small", "prompt": "x", "temperature": -1}, 400, "temperature"),
-        ("completions", {"model": "small", "prompt": "x", "logprobs": 3}, 400, "not supported"),
+        ("completions", {"model": "small", "prompt": "x", "echo": True}, 400, "not supported"),
+        ("completions", {"model": "small", "prompt": "x", "logprobs": 21}, 400, "from 0 to 20"),
         ("completions", {"model": "small", "prompt": "x", "n": 99}, 400, "at most 16"),
         ("completions", {"model": "small", "prompt": "x" * 30_000}, 413, "at most 20000 bytes"),
         ("completions", [], 400, "a JSON object"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,7 @@ class _Request:
     draft: Draft | None
     constraint: Constraint | None
     context_shift: int | None
+    watch: Callable[[int, Any], None] | None
 
 
 class Generator:
@@ -137,6 +138,7 @@ class Generator:
         draft: Draft | None = None,
         constraint: Constraint | None = None,
         context_shift: int | None = None,
+        watch: Callable[[int, Any], None] | None = None,
     ) -> Iterator[int]:
         """The tokens that follow the prompt, one by one, without a token that ends the text.
 
@@ -145,7 +147,8 @@ class Generator:
         the prompt begins with and the cache already holds is not computed again. draft: what drafts
         tokens for speculative decoding. constraint: which texts there can be. context_shift: where
         the context is full, half of it is left out, the oldest after so many of the first tokens,
-        and the rest computed again; None to end there.
+        and the rest computed again; None to end there. watch: is called with each token, before it
+        is given, and the logits float [vocabulary] that the model gave for it.
 
         Raises ValueError at once if the prompt is empty, leaves no room in the context or has a
         token that the model does not know.
@@ -168,6 +171,7 @@ class Generator:
             draft,
             constraint,
             context_shift,
+            watch,
         )
         return self._generate(tokens, request, reuse_prefix, self.statistics)
 
@@ -224,6 +228,8 @@ class Generator:
                     return
                 statistics.new_tokens += 1
                 text.append(token)
+                if request.watch is not None:
+                    request.watch(token, row)
                 yield token
                 start = time.perf_counter()
                 if (

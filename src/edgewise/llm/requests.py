@@ -16,6 +16,7 @@ from edgewise.llm.tools import Tool
 __all__ = ["GenerationRequest", "RequestError", "read_chat", "read_completion", "read_embeddings"]
 
 _MOST_TEXTS, _MOST_CHOICES, _MOST_STOPS, _MOST_TOOLS = 256, 16, 16, 128
+_MOST_LOGPROBS = 20
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -31,7 +32,8 @@ class RequestError(Exception):
 class GenerationRequest:
     """prompts: texts or tokens. count: texts for each. schema: of JSON that a text must be; {} for
     any. variables: for the chat template. tools: that it may call; must_call: those of which it
-    must call one."""
+    must call one. logprobs: likeliest tokens that are told with each, beside how likely it was;
+    None for neither."""
 
     values: dict[str, Any]
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -45,6 +47,7 @@ class GenerationRequest:
     variables: dict[str, Any] = field(default_factory=dict)
     tools: tuple[Tool, ...] = ()
     must_call: tuple[Tool, ...] = ()
+    logprobs: int | None = None
 
     def sampling(self, number: int = 0) -> Sampling:
         """Of the choice of that number: with a seed, each has one of its own."""
@@ -64,7 +67,7 @@ class GenerationRequest:
 
 def read_chat(values: dict[str, Any]) -> GenerationRequest:
     """Of `/v1/chat/completions`. Raises RequestError."""
-    _refuse(values, ("logprobs", "top_logprobs", "logit_bias", "audio", "functions"))
+    _refuse(values, ("logit_bias", "audio", "functions"))
     messages = values.get("messages")
     if not isinstance(messages, list) or not messages:
         raise RequestError("[serve] messages must be a list, at least one", parameter="messages")
@@ -86,6 +89,7 @@ def read_chat(values: dict[str, Any]) -> GenerationRequest:
             variables=variables,
             tools=tools,
             must_call=must_call,
+            logprobs=_logprobs(values),
             **_common(values),
         )
     )
@@ -93,7 +97,7 @@ def read_chat(values: dict[str, Any]) -> GenerationRequest:
 
 def read_completion(values: dict[str, Any]) -> GenerationRequest:
     """Of `/v1/completions`. Raises RequestError."""
-    _refuse(values, ("logprobs", "logit_bias", "echo", "suffix"))
+    _refuse(values, ("logit_bias", "echo", "suffix"))
     if values.get("best_of") not in (None, 1):
         raise RequestError("[serve] best_of must be 1", parameter="best_of")
     prompt = values.get("prompt")
@@ -102,6 +106,7 @@ def read_completion(values: dict[str, Any]) -> GenerationRequest:
         values,
         prompts=prompts,
         max_tokens=_number(values, "max_tokens", int, 16),
+        logprobs=_most_logprobs(values, "logprobs"),
         schema=_schema(values.get("response_format")),
         **_common(values),
     )
@@ -165,6 +170,27 @@ def _common(values: dict[str, Any]) -> dict[str, Any]:
         "stream": bool(values.get("stream")),
         "include_usage": isinstance(options, dict) and bool(options.get("include_usage")),
     }
+
+
+def _logprobs(values: dict[str, Any]) -> int | None:
+    """Of a chat: whether, and how many others."""
+    most = _most_logprobs(values, "top_logprobs")
+    wanted = values.get("logprobs")
+    if wanted not in (None, True, False) or (most and not wanted):
+        raise RequestError(
+            "[serve] logprobs must be true or false, and true with top_logprobs",
+            parameter="logprobs",
+        )
+    return (most or 0) if wanted else None
+
+
+def _most_logprobs(values: dict[str, Any], name: str) -> int | None:
+    found: int | None = _number(values, name, int, None)
+    if found is not None and not 0 <= found <= _MOST_LOGPROBS:
+        raise RequestError(
+            f"[serve] {name} must be from 0 to {_MOST_LOGPROBS}; got {found}", parameter=name
+        )
+    return found
 
 
 def _tools(values: dict[str, Any]) -> tuple[tuple[Tool, ...], tuple[Tool, ...]]:

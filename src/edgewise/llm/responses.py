@@ -10,6 +10,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
+from edgewise.llm.logprobs import Logprob, of_chat, of_completion
 from edgewise.llm.tools import Call, CallStream, Tool, read_calls, told
 
 __all__ = ["ChatResponse", "CompletionResponse", "ResponseFormat", "error", "event", "usage_of"]
@@ -34,11 +35,16 @@ class ResponseFormat:
         """The choice of a stream's first part, before any text."""
         return None
 
-    def parts(self, text: str, ended: str | None) -> list[dict[str, Any]]:
-        """The choices of a stream's next parts. ended: why the text ends; None while it goes on."""
+    def parts(
+        self, text: str, ended: str | None, logprobs: Sequence[Logprob] | None = None
+    ) -> list[dict[str, Any]]:
+        """The choices of a stream's next parts. ended: why the text ends; None while it goes on.
+        logprobs: of its tokens; None if nobody has asked."""
         raise NotImplementedError
 
-    def choice(self, number: int, text: str, ended: str) -> dict[str, Any]:
+    def choice(
+        self, number: int, text: str, ended: str, logprobs: Sequence[Logprob] | None = None
+    ) -> dict[str, Any]:
         """A choice of an answer that comes whole."""
         raise NotImplementedError
 
@@ -52,15 +58,19 @@ class ChatResponse(ResponseFormat):
         super().__init__(model)
         self._tools = tools
         self._stream = CallStream(tools) if tools else None
+        self._untold: list[Logprob] = []
 
     def first(self) -> dict[str, Any]:
         """See `ResponseFormat`."""
         delta = {"role": "assistant", "content": ""}
         return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
 
-    def parts(self, text: str, ended: str | None) -> list[dict[str, Any]]:
+    def parts(
+        self, text: str, ended: str | None, logprobs: Sequence[Logprob] | None = None
+    ) -> list[dict[str, Any]]:
         """See `ResponseFormat`."""
         calls: list[Call] = []
+        self._untold += logprobs or []
         if self._stream is not None:
             text = self._stream.feed(text)
             if ended is not None:
@@ -73,9 +83,14 @@ class ChatResponse(ResponseFormat):
         found = [_part(delta, None) for delta in deltas]
         if ended is not None:
             found.append(_part({}, "tool_calls" if calls else ended))
+        if found and self._untold:
+            found[0]["logprobs"] = of_chat(self._untold)
+            self._untold = []
         return found
 
-    def choice(self, number: int, text: str, ended: str) -> dict[str, Any]:
+    def choice(
+        self, number: int, text: str, ended: str, logprobs: Sequence[Logprob] | None = None
+    ) -> dict[str, Any]:
         """See `ResponseFormat`."""
         calls: list[Call] = []
         if self._tools:
@@ -84,7 +99,8 @@ class ChatResponse(ResponseFormat):
         if calls:
             message |= {"content": text or None, "tool_calls": [told(call) for call in calls]}
             ended = "tool_calls"
-        return {"index": number, "message": message, "logprobs": None, "finish_reason": ended}
+        about = None if logprobs is None else of_chat(logprobs)
+        return {"index": number, "message": message, "logprobs": about, "finish_reason": ended}
 
 
 def _part(delta: dict[str, Any], ended: str | None) -> dict[str, Any]:
@@ -96,13 +112,24 @@ class CompletionResponse(ResponseFormat):
 
     kind, prefix = "text_completion", "cmpl"
 
-    def parts(self, text: str, ended: str | None) -> list[dict[str, Any]]:
-        """See `ResponseFormat`."""
-        return [{"index": 0, "text": text, "logprobs": None, "finish_reason": ended}]
+    def __init__(self, model: str) -> None:
+        super().__init__(model)
+        self._offset = 0
 
-    def choice(self, number: int, text: str, ended: str) -> dict[str, Any]:
+    def parts(
+        self, text: str, ended: str | None, logprobs: Sequence[Logprob] | None = None
+    ) -> list[dict[str, Any]]:
         """See `ResponseFormat`."""
-        return {**self.parts(text, ended)[0], "index": number}
+        about = None if logprobs is None else of_completion(logprobs, self._offset)
+        self._offset += sum(len(one.text) for one in logprobs or ())
+        return [{"index": 0, "text": text, "logprobs": about, "finish_reason": ended}]
+
+    def choice(
+        self, number: int, text: str, ended: str, logprobs: Sequence[Logprob] | None = None
+    ) -> dict[str, Any]:
+        """See `ResponseFormat`."""
+        about = None if logprobs is None else of_completion(logprobs, 0)
+        return {"index": number, "text": text, "logprobs": about, "finish_reason": ended}
 
 
 def usage_of(tokens: dict[str, int]) -> dict[str, int]:

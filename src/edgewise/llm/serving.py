@@ -27,6 +27,7 @@ from starlette.routing import Route
 from edgewise.llm.chat import Chat
 from edgewise.llm.constraint import GrammarTokens
 from edgewise.llm.generator import Generator
+from edgewise.llm.logprobs import Logprob, LogprobRecorder
 from edgewise.llm.pool import Limits, Pool
 from edgewise.llm.requests import (
     GenerationRequest,
@@ -306,7 +307,8 @@ class _Endpoints:
             async with pool.take(prompt) as lease:
                 writer = self._writer(lease.generator, asked, prompt, number)
                 parts = [part async for part in pool.pieces(request, lease, writer)]
-            choices.append(shape.choice(number, "".join(parts), writer.ended))
+            text = "".join(parts)
+            choices.append(shape.choice(number, text, writer.ended, writer.logprobs()))
             usage["prompt_tokens"] += len(prompt)
             usage["completion_tokens"] += writer.count
         return JSONResponse({**shape.head(False), "choices": choices, "usage": usage_of(usage)})
@@ -321,9 +323,9 @@ class _Endpoints:
                 if first := shape.first():
                     yield event({**shape.head(True), "choices": [first]})
                 async for piece in pool.pieces(request, lease, writer):
-                    for part in shape.parts(piece, None):
+                    for part in shape.parts(piece, None, writer.logprobs()):
                         yield event({**shape.head(True), "choices": [part]})
-            for part in shape.parts("", writer.ended):
+            for part in shape.parts("", writer.ended, writer.logprobs()):
                 yield event({**shape.head(True), "choices": [part]})
             if asked.include_usage:
                 usage = {"prompt_tokens": len(prompt), "completion_tokens": writer.count}
@@ -354,15 +356,20 @@ class _Endpoints:
         self, generator: Generator, asked: GenerationRequest, prompt: list[int], number: int
     ) -> _Writer:
         extra = self._served.chat.eos_ids if self._served.chat and asked.messages else frozenset()
+        tokenizer = self._language_model()[1]
+        recorder = None
+        if asked.logprobs is not None:
+            recorder = LogprobRecorder(tokenizer, asked.logprobs)
         tokens = generator.generate(
             prompt,
             max_new_tokens=asked.max_tokens,
             sampling=asked.sampling(number),
             reuse_prefix=True,
             constraint=self._constraint(asked),
+            watch=recorder,
         )
-        stream = TextStream(self._language_model()[1], prompt)
-        return _Writer(generator, tokens, stream, StopStrings(asked.stop), extra)
+        stream = TextStream(tokenizer, prompt)
+        return _Writer(generator, tokens, stream, StopStrings(asked.stop), extra, recorder)
 
 
 class _Writer:
@@ -375,8 +382,10 @@ class _Writer:
         stream: TextStream,
         stops: StopStrings,
         ends: frozenset[int],
+        recorder: LogprobRecorder | None,
     ) -> None:
         self._statistics = generator.statistics
+        self._recorder = recorder
         self._tokens, self._stream, self._stops, self._ends = tokens, stream, stops, ends
         self.count = 0
 
@@ -389,6 +398,10 @@ class _Writer:
             if self._stops.has_stopped:
                 return
         yield self._stops.feed(self._stream.rest()) + self._stops.rest()
+
+    def logprobs(self) -> list[Logprob] | None:
+        """Of tokens since the last call; None if nobody has asked."""
+        return None if self._recorder is None else self._recorder.take()
 
     @property
     def ended(self) -> str:
