@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from edgewise.cli import main
@@ -343,6 +344,35 @@ def test_openai_logprobs(client: Any, model: Path) -> None:
     assert [one.top_logprobs for one in without.logprobs.content] == [[]] * 5
 
 
+@pytest.mark.parametrize("new", [0, 3])
+def test_openai_echo(client: Any, model: Path, new: int) -> None:
+    """As programs that measure models ask: how likely each token of a prompt is."""
+    import torch
+
+    generator, tokenizer = Generator(model), load_tokenizer(model.with_suffix(".tokenizer"))
+    text = "Once upon a time there was a text that takes more than one call. " * 3
+    prompt = [256, *tokenizer.encode(text)]
+    assert len(prompt) > 128
+    asked = {"model": "small", "max_tokens": new, "temperature": 0, "echo": True, "logprobs": 1}
+    for given in (text, prompt, prompt[1:]):
+        tokens = given if isinstance(given, list) else prompt
+        (found,) = client.completions.create(prompt=given, **asked).choices
+        assert found.text.startswith(text)
+        assert found.finish_reason == "length"
+        told = found.logprobs
+        assert told.token_logprobs[0] is told.top_logprobs[0] is None
+        assert len(told.token_logprobs) == len(tokens) + new
+        logits = torch.from_numpy(np.stack(list(generator.prompt_logits(tokens))))
+        wanted = torch.log_softmax(logits[:-1], 1)[range(len(tokens) - 1), tokens[1:]]
+        assert told.token_logprobs[1 : len(tokens)] == pytest.approx(wanted.tolist(), abs=1e-4)
+        last = generator.logits(tokens)
+        assert np.abs(last - logits[-1].numpy()).max() < 1e-4
+        (plain,) = client.completions.create(prompt=given, **{**asked, "logprobs": None}).choices
+        assert plain.text == found.text
+        streamed = client.completions.create(prompt=given, **asked, stream=True)
+        assert "".join(part.choices[0].text for part in streamed) == found.text
+
+
 def test_openai_json(client: Any) -> None:
     pytest.importorskip("llguidance", reason="the extra llm is not installed")
     shape = {"type": "json_schema", "json_schema": {"name": "who", "schema": SCHEMA}}
@@ -400,7 +430,8 @@ def test_clients_that_leave_free_the_generator(client: Any) -> None:
         ("completions", {"model": "small", "prompt": "x" * 500}, 400, "context of 400 tokens"),
         ("completions", {"model": "small", "prompt": [999]}, 400, "from 0 to 260; got 999"),
         ("completions", {"model": "small", "prompt": "x", "temperature": -1}, 400, "temperature"),
-        ("completions", {"model": "small", "prompt": "x", "echo": True}, 400, "not supported"),
+        ("completions", {"model": "small", "prompt": "x", "suffix": "y"}, 400, "not supported"),
+        ("completions", {"model": "small", "prompt": "x", "max_tokens": 0}, 400, "1 or more"),
         ("completions", {"model": "small", "prompt": "x", "logprobs": 21}, 400, "from 0 to 20"),
         ("completions", {"model": "small", "prompt": "x", "n": 99}, 400, "at most 16"),
         ("completions", {"model": "small", "prompt": "x" * 30_000}, 413, "at most 20000 bytes"),

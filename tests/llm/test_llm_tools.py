@@ -256,6 +256,15 @@ def test_requests_that_are_refused(case: str, client: Any) -> None:
         client.chat.completions.create(**{**ASKED, **changed})
 
 
+def test_a_file_of_last_logits_alone(client: Any) -> None:
+    openai = sys.modules["openai"]
+    asked = {"model": "small", "prompt": "x", "echo": True, "max_tokens": 2}
+    assert client.completions.create(**asked).choices[0].text[0] == "x"
+    for stream in (False, True):
+        with pytest.raises(openai.BadRequestError, match="llm export --all-logits"):
+            client.completions.create(**asked, logprobs=1, stream=stream)
+
+
 def test_grammars_follow_the_template() -> None:
     for template, begin in ((HERMES, '"<tool_call>\\n{'), (LLAMA, '"{')):
         lines = grammar_of(template, TOOLS).splitlines()

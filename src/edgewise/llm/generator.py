@@ -179,6 +179,24 @@ class Generator:
         """Those [vocabulary] that follow the prompt. Raises as `generate`."""
         return self._feed(self.check_prompt(prompt), 0)[-1]
 
+    def prompt_logits(self, prompt: Sequence[int]) -> Iterator[Any]:
+        """Those [vocabulary] that follow each of the prompt's tokens, one by one; the cache holds
+        the prompt then. Raises as `generate`, and ValueError for a file without `has_all_logits`.
+        """
+        tokens = self.check_prompt(prompt)
+        if not self.has_all_logits:
+            raise ValueError(
+                "[generate] a file must give logits for each token; got one that gives the last "
+                "token's; try edgewise llm export --all-logits"
+            )
+        return self._prompt_logits(tokens)
+
+    def _prompt_logits(self, tokens: list[int]) -> Iterator[Any]:
+        self._cached, self._end = [], 0
+        for part in self._calls.parts(tokens):
+            rows = self._feed(part, len(self._cached))
+            yield from rows[-len(part) :]
+
     def load(self, prompt: Sequence[int]) -> None:
         """Computes a prompt's keys and values, for `reuse_prefix`. Raises as `generate`."""
         tokens = self.check_prompt(prompt)

@@ -16,11 +16,11 @@ __all__ = ["Logprob", "LogprobRecorder", "of_chat", "of_completion"]
 
 @dataclass(frozen=True)
 class Logprob:
-    """text: of a token. top: texts and logarithms of the likeliest tokens there, the likeliest
-    first."""
+    """text: of a token. logprob: None for a prompt's first. top: texts and logarithms of the
+    likeliest tokens there, the likeliest first."""
 
     text: str
-    logprob: float
+    logprob: float | None
     top: list[tuple[str, float]]
 
 
@@ -32,7 +32,11 @@ class LogprobRecorder:
         self._found: list[Logprob] = []
 
     def __call__(self, token: int, logits: Any) -> None:
-        """logits: float [vocabulary], as the model gives them, without temperature or penalties."""
+        """logits: float [vocabulary], as the model gives them, without temperature or penalties;
+        None for a token before which there is nothing."""
+        if logits is None:
+            self._found.append(Logprob(self._text(token), None, []))
+            return
         numbers = np.asarray(logits, dtype=np.float64)
         largest = float(numbers.max())
         whole = largest + math.log(np.exp(numbers - largest).sum())
@@ -69,13 +73,13 @@ def of_chat(found: Sequence[Logprob]) -> dict[str, Any]:
     return {"content": told, "refusal": None}
 
 
-def _by_text(one: Logprob) -> dict[str, float]:
+def _by_text(one: Logprob) -> dict[str, float] | None:
     """With the token itself. Of tokens with the same text, as of parts of a character, the
     likeliest."""
-    return {one.text: one.logprob} | dict(reversed(one.top))
+    return None if one.logprob is None else {one.text: one.logprob} | dict(reversed(one.top))
 
 
-def _token(text: str, logprob: float) -> dict[str, Any]:
+def _token(text: str, logprob: float | None) -> dict[str, Any]:
     return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
 
 

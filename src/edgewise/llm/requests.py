@@ -33,7 +33,7 @@ class GenerationRequest:
     """prompts: texts or tokens. count: texts for each. schema: of JSON that a text must be; {} for
     any. variables: for the chat template. tools: that it may call; must_call: those of which it
     must call one. logprobs: likeliest tokens that are told with each, beside how likely it was;
-    None for neither."""
+    None for neither. echo: a text begins with its prompt."""
 
     values: dict[str, Any]
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -48,6 +48,7 @@ class GenerationRequest:
     tools: tuple[Tool, ...] = ()
     must_call: tuple[Tool, ...] = ()
     logprobs: int | None = None
+    echo: bool = False
 
     def sampling(self, number: int = 0) -> Sampling:
         """Of the choice of that number: with a seed, each has one of its own."""
@@ -97,7 +98,7 @@ def read_chat(values: dict[str, Any]) -> GenerationRequest:
 
 def read_completion(values: dict[str, Any]) -> GenerationRequest:
     """Of `/v1/completions`. Raises RequestError."""
-    _refuse(values, ("logit_bias", "echo", "suffix"))
+    _refuse(values, ("logit_bias", "suffix"))
     if values.get("best_of") not in (None, 1):
         raise RequestError("[serve] best_of must be 1", parameter="best_of")
     prompt = values.get("prompt")
@@ -107,6 +108,7 @@ def read_completion(values: dict[str, Any]) -> GenerationRequest:
         prompts=prompts,
         max_tokens=_number(values, "max_tokens", int, 16),
         logprobs=_most_logprobs(values, "logprobs"),
+        echo=bool(values.get("echo")),
         schema=_schema(values.get("response_format")),
         **_common(values),
     )
@@ -137,9 +139,11 @@ def _base64(vector: list[float]) -> str:
 
 
 def _checked(asked: GenerationRequest) -> GenerationRequest:
-    if asked.max_tokens is not None and asked.max_tokens < 1:
+    least = 0 if asked.echo else 1
+    if asked.max_tokens is not None and asked.max_tokens < least:
         raise RequestError(
-            f"[serve] max_tokens must be 1 or more; got {asked.max_tokens}", parameter="max_tokens"
+            f"[serve] max_tokens must be {least} or more; got {asked.max_tokens}",
+            parameter="max_tokens",
         )
     if asked.stream and asked.count > 1:
         raise RequestError("[serve] a stream must be of one choice", parameter="n")

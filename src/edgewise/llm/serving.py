@@ -11,6 +11,7 @@ and a cache each. One that has computed most of a prompt's beginning is preferre
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
@@ -26,7 +27,7 @@ from starlette.routing import Route
 
 from edgewise.llm.chat import Chat
 from edgewise.llm.constraint import GrammarTokens
-from edgewise.llm.generator import Generator
+from edgewise.llm.generator import Generator, Statistics
 from edgewise.llm.logprobs import Logprob, LogprobRecorder
 from edgewise.llm.pool import Limits, Pool
 from edgewise.llm.requests import (
@@ -337,6 +338,8 @@ class _Endpoints:
     def _check(self, asked: GenerationRequest, prompt: list[int]) -> None:
         generator = self._served.generators[0]
         generator.check_prompt(prompt)
+        if asked.echo and asked.logprobs is not None and not generator.has_all_logits:
+            generator.prompt_logits(prompt)  # says what it needs
         self._constraint(asked)
 
     def _constraint(self, asked: GenerationRequest) -> Any:
@@ -360,16 +363,25 @@ class _Endpoints:
         recorder = None
         if asked.logprobs is not None:
             recorder = LogprobRecorder(tokenizer, asked.logprobs)
-        tokens = generator.generate(
-            prompt,
-            max_new_tokens=asked.max_tokens,
-            sampling=asked.sampling(number),
-            reuse_prefix=True,
-            constraint=self._constraint(asked),
-            watch=recorder,
-        )
+        if asked.max_tokens == 0:
+            tokens: Iterator[int] = iter(())
+            generator.statistics = Statistics(prompt_tokens=len(prompt), ended="length")
+        else:
+            tokens = generator.generate(
+                prompt,
+                max_new_tokens=asked.max_tokens,
+                sampling=asked.sampling(number),
+                reuse_prefix=True,
+                constraint=self._constraint(asked),
+                watch=recorder,
+            )
         stream = TextStream(tokenizer, prompt)
-        return _Writer(generator, tokens, stream, StopStrings(asked.stop), extra, recorder)
+        writer = _Writer(generator, tokens, stream, StopStrings(asked.stop), extra, recorder)
+        if asked.echo:
+            begin = generator.bos_id
+            words = prompt[1:] if prompt[:1] == [begin] else prompt
+            writer.echo(prompt, tokenizer.decode(words, special=True))
+        return writer
 
 
 class _Writer:
@@ -384,12 +396,21 @@ class _Writer:
         ends: frozenset[int],
         recorder: LogprobRecorder | None,
     ) -> None:
+        self._generator = generator
         self._statistics = generator.statistics
         self._recorder = recorder
         self._tokens, self._stream, self._stops, self._ends = tokens, stream, stops, ends
+        self._prompt: list[int] = []
+        self._prompt_text = ""
         self.count = 0
 
     def __iter__(self) -> Iterator[str]:
+        if self._prompt and self._recorder is not None:
+            logits = itertools.chain([None], self._generator.prompt_logits(self._prompt))
+            for token, row in zip(self._prompt, logits, strict=False):
+                self._recorder(token, row)
+        if self._prompt_text:
+            yield self._prompt_text
         for token in self._tokens:
             self.count += 1
             if token in self._ends:
@@ -398,6 +419,10 @@ class _Writer:
             if self._stops.has_stopped:
                 return
         yield self._stops.feed(self._stream.rest()) + self._stops.rest()
+
+    def echo(self, prompt: list[int], text: str) -> None:
+        """Has the text begin with its prompt."""
+        self._prompt, self._prompt_text = prompt, text
 
     def logprobs(self) -> list[Logprob] | None:
         """Of tokens since the last call; None if nobody has asked."""
