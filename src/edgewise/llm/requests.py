@@ -17,6 +17,7 @@ __all__ = ["GenerationRequest", "RequestError", "read_chat", "read_completion", 
 
 _MOST_TEXTS, _MOST_CHOICES, _MOST_STOPS, _MOST_TOOLS = 256, 16, 16, 128
 _MOST_LOGPROBS = 20
+_LARGEST = 2.0**63
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -349,7 +350,8 @@ def _number(values: dict[str, Any], name: str, kind: type, default: Any) -> Any:
     found = values.get(name)
     if found is None:
         return default
-    if isinstance(found, bool) or not isinstance(found, (int, float)):
+    is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
+    if not is_number or not abs(found) < _LARGEST:  # nor NaN
         raise RequestError(f"[serve] {name} must be a number; got {found!r}", parameter=name)
     if kind is int and found != int(found):
         raise RequestError(f"[serve] {name} must be a whole number; got {found}", parameter=name)
