@@ -256,6 +256,106 @@ def test_requests_that_are_refused(case: str, client: Any) -> None:
         client.chat.completions.create(**{**ASKED, **changed})
 
 
+RESPONSE: Any = {
+    "model": "small",
+    "instructions": "Be short.",
+    "input": "Weather in Bern?",
+    "max_output_tokens": 120,
+    "temperature": 0,
+    "tools": [{"type": "function", **one["function"]} for one in GIVEN],
+}
+
+
+def kinds_of(events: list[Any]) -> list[str]:
+    """Without repetitions; numbered one after the other."""
+    assert [one.sequence_number for one in events] == list(range(len(events)))
+    kinds = [one.type.removeprefix("response.") for one in events]
+    return [kind for n, kind in enumerate(kinds) if not n or kinds[n - 1] != kind]
+
+
+def test_responses(client: Any) -> None:
+    """A text is that of a chat with the same messages."""
+    messages = [{"role": "system", "content": "Be short."}, *ASKED["messages"]]
+    wanted = client.chat.completions.create(**{**ASKED, "messages": messages, "temperature": 0})
+    found = client.responses.create(**RESPONSE)
+    assert (found.object, found.status) == ("response", "incomplete")
+    assert found.incomplete_details.reason == "max_output_tokens"
+    assert found.output_text == wanted.choices[0].message.content
+    assert found.usage.output_tokens == wanted.usage.completion_tokens == 120
+    assert found.usage.input_tokens == wanted.usage.prompt_tokens
+    events = list(client.responses.create(**RESPONSE, stream=True))
+    begun = ["created", "in_progress", "output_item.added", "content_part.added"]
+    ended = ["output_text.done", "content_part.done", "output_item.done", "incomplete"]
+    assert kinds_of(events) == [*begun, "output_text.delta", *ended]
+    said = "".join(one.delta for one in events if one.type == "response.output_text.delta")
+    assert said == events[-1].response.output_text == found.output_text
+    assert events[-1].response.usage == found.usage
+    form = {"format": {"type": "json_schema", "name": "a", "schema": {"enum": ["Bern", "Basel"]}}}
+    told = client.responses.create(**{**RESPONSE, "tools": []}, text=form)
+    assert told.status == "completed"
+    assert json.loads(told.output_text) in ("Bern", "Basel")
+
+
+def test_responses_with_calls(client: Any) -> None:
+    chosen = {"type": "function", "name": "get_weather"}
+    found = client.responses.create(**RESPONSE, tool_choice=chosen)
+    (call,) = found.output
+    assert (found.status, call.type, call.name) == ("completed", "function_call", "get_weather")
+    assert json.loads(call.arguments)["city"] in ("Bern", "Basel")
+    events = list(client.responses.create(**RESPONSE, tool_choice=chosen, stream=True))
+    parts = ["output_item.added", "function_call_arguments.delta", "function_call_arguments.done"]
+    assert kinds_of(events) == [
+        *("created", "in_progress"),
+        *parts,
+        *("output_item.done", "completed"),
+    ]
+    (streamed,) = events[-1].response.output
+    assert (streamed.name, streamed.arguments) == (call.name, call.arguments)
+    # The conversation goes on with items, as with messages of a chat.
+    items = [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+        {"role": "assistant", "content": "Well"},
+        call.model_dump(),
+        {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"},
+    ]
+    function = {"name": call.name, "arguments": call.arguments}
+    called = {"id": call.call_id, "type": "function", "function": function}
+    messages = [
+        {"role": "system", "content": "Be short."},
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Well", "tool_calls": [called]},
+        {"role": "tool", "tool_call_id": call.call_id, "content": "sunny"},
+    ]
+    told = client.responses.create(**{**RESPONSE, "input": items})
+    wanted = client.chat.completions.create(**{**ASKED, "messages": messages, "temperature": 0})
+    assert told.output_text == wanted.choices[0].message.content
+    assert told.usage.input_tokens == wanted.usage.prompt_tokens
+
+
+REFUSED_RESPONSES: dict[str, tuple[dict[str, Any], str]] = {
+    "one that goes on": ({"previous_response_id": "resp_1"}, "previous_response_id is not"),
+    "no input": ({"input": []}, "a text or a list of items"),
+    "another item": ({"input": [{"type": "computer_call"}]}, "item 0 must be a message"),
+    "another part": (
+        {"input": [{"role": "user", "content": [{"type": "input_file"}]}]},
+        "of input_text and input_image; got input_file",
+    ),
+    "a part that is none": (
+        {"input": [{"role": "user", "content": [{"type": []}]}]},
+        "of input_text and input_image; got",
+    ),
+    "another tool": ({"tools": [{"type": "web_search"}]}, "tool 0 must be a function"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_RESPONSES)
+def test_responses_that_are_refused(case: str, client: Any) -> None:
+    openai = sys.modules["openai"]
+    changed, told = REFUSED_RESPONSES[case]
+    with pytest.raises(openai.BadRequestError, match=told):
+        client.responses.create(**{**RESPONSE, **changed})
+
+
 def test_a_file_of_last_logits_alone(client: Any) -> None:
     openai = sys.modules["openai"]
     asked = {"model": "small", "prompt": "x", "echo": True, "max_tokens": 2}

@@ -1,6 +1,6 @@
 """An HTTP server with the endpoints of OpenAI's interface that its Python client uses.
 
-`POST /v1/chat/completions`, `POST /v1/completions` (both also as a stream of events),
+`POST /v1/chat/completions`, `/v1/completions` and `/v1/responses` (all also as streams of events),
 `POST /v1/embeddings`, `POST /v1/audio/transcriptions` and `translations`, `GET /v1/models` and
 `GET /v1/models/{name}`; `GET /health`.
 
@@ -28,6 +28,7 @@ from starlette.routing import Route
 from edgewise.llm.chat import Chat
 from edgewise.llm.constraint import GrammarTokens
 from edgewise.llm.generator import Generator, Statistics
+from edgewise.llm.items import ItemResponse, read_response
 from edgewise.llm.logprobs import Logprob, LogprobRecorder
 from edgewise.llm.pool import Limits, Pool
 from edgewise.llm.requests import (
@@ -90,6 +91,7 @@ def application(served: Served) -> Starlette:
             Route("/v1/models/{name:path}", endpoints.model),
             Route("/v1/chat/completions", endpoints.chat, methods=["POST"]),
             Route("/v1/completions", endpoints.completions, methods=["POST"]),
+            Route("/v1/responses", endpoints.responses, methods=["POST"]),
             Route("/v1/embeddings", endpoints.embeddings, methods=["POST"]),
             Route("/v1/audio/transcriptions", endpoints.transcriptions, methods=["POST"]),
             Route("/v1/audio/translations", endpoints.translations, methods=["POST"]),
@@ -125,6 +127,9 @@ class _Endpoints:
 
     async def completions(self, request: Request) -> Response:
         return await self._guarded(request, self._completions)
+
+    async def responses(self, request: Request) -> Response:
+        return await self._guarded(request, self._respond)
 
     async def embeddings(self, request: Request) -> Response:
         return await self._guarded(request, self._embeddings)
@@ -185,15 +190,51 @@ class _Endpoints:
         self._check_name(values.get("model"))
         return values
 
-    async def _chat(self, request: Request) -> Response:
-        self._language_model()
+    async def _prompt(self, asked: GenerationRequest) -> list[int]:
+        """Of a chat."""
         chat = self._served.chat
         if chat is None:
             raise RequestError("[serve] the model has no chat template; try /v1/completions")
+        return await asyncio.to_thread(chat.prompt, asked.messages, **asked.variables)
+
+    async def _chat(self, request: Request) -> Response:
+        self._language_model()
         asked = read_chat(await self._body(request))
-        prompt = await asyncio.to_thread(chat.prompt, asked.messages, **asked.variables)
+        prompt = await self._prompt(asked)
         shape = ChatResponse(self._served.name, asked.tools)
         return await self._answer(request, asked, [prompt], shape)
+
+    async def _respond(self, request: Request) -> Response:
+        pool, _ = self._language_model()
+        body = await self._body(request)
+        asked = read_response(body)
+        prompt = await self._prompt(asked)
+        answer = ItemResponse(self._served.name, body, asked)
+        if asked.stream:
+            self._check(asked, prompt)
+            stream = self._item_events(request, asked, prompt, answer)
+            return StreamingResponse(stream, media_type="text/event-stream")
+        async with pool.take(prompt) as lease:
+            writer = self._writer(lease.generator, asked, prompt, 0)
+            text = "".join([piece async for piece in pool.pieces(request, lease, writer)])
+        return JSONResponse(answer.whole(text, writer.ended, _usage(prompt, writer)))
+
+    async def _item_events(
+        self, request: Request, asked: GenerationRequest, prompt: list[int], answer: ItemResponse
+    ) -> AsyncIterator[str]:
+        pool, _ = self._language_model()
+        try:
+            for told in answer.begin():
+                yield event(told)
+            async with pool.take(prompt) as lease:
+                writer = self._writer(lease.generator, asked, prompt, 0)
+                async for piece in pool.pieces(request, lease, writer):
+                    for told in answer.parts(piece):
+                        yield event(told)
+            for told in answer.end(writer.ended, _usage(prompt, writer)):
+                yield event(told)
+        except (RequestError, ValueError) as failure:
+            yield event({"type": "error", "code": "server_error", "message": str(failure)})
 
     async def _completions(self, request: Request) -> Response:
         asked = read_completion(await self._body(request))
@@ -329,8 +370,8 @@ class _Endpoints:
             for part in shape.parts("", writer.ended, writer.logprobs()):
                 yield event({**shape.head(True), "choices": [part]})
             if asked.include_usage:
-                usage = {"prompt_tokens": len(prompt), "completion_tokens": writer.count}
-                yield event({**shape.head(True), "choices": [], "usage": usage_of(usage)})
+                usage = usage_of(_usage(prompt, writer))
+                yield event({**shape.head(True), "choices": [], "usage": usage})
             yield "data: [DONE]\n\n"
         except (RequestError, ValueError) as failure:
             yield event({"error": {"message": str(failure), "type": "server_error"}})
@@ -432,6 +473,10 @@ class _Writer:
     def ended(self) -> str:
         """As the interface tells it."""
         return _ENDS.get(self._statistics.ended, "stop")
+
+
+def _usage(prompt: list[int], writer: _Writer) -> dict[str, int]:
+    return {"prompt_tokens": len(prompt), "completion_tokens": writer.count}
 
 
 async def _all_of(first: str, rest: AsyncGenerator[str, None]) -> AsyncIterator[str]:
