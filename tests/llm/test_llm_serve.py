@@ -344,6 +344,24 @@ def test_openai_logprobs(client: Any, model: Path) -> None:
     assert [one.top_logprobs for one in without.logprobs.content] == [[]] * 5
 
 
+def test_openai_logit_bias(client: Any) -> None:
+    options = {"model": "small", "prompt": "Once", "max_tokens": 4, "temperature": 0}
+    text = client.completions.create(**options).choices[0].text
+    letters = "".join(set("abcdefgh") - set(text))
+    only = client.completions.create(**options, logit_bias={str(_byte(letters[0])): 100})
+    assert only.choices[0].text == 4 * letters[0]
+    without = {str(token): -100 for token in range(257) if token != _byte(letters[1])}
+    last = client.completions.create(**{**options, "temperature": 1}, logit_bias=without)
+    assert set(last.choices[0].text) <= {letters[1], ""}
+
+
+def _byte(letter: str) -> int:
+    """The number of its token."""
+    from tokenizers import pre_tokenizers
+
+    return sorted(pre_tokenizers.ByteLevel.alphabet()).index(letter)
+
+
 @pytest.mark.parametrize("new", [0, 3])
 def test_openai_echo(client: Any, model: Path, new: int) -> None:
     """As programs that measure models ask: how likely each token of a prompt is."""
@@ -434,6 +452,18 @@ def test_clients_that_leave_free_the_generator(client: Any) -> None:
         ("completions", {"model": "small", "prompt": "x", "max_tokens": 0}, 400, "1 or more"),
         ("completions", {"model": "small", "prompt": "x", "logprobs": 21}, 400, "from 0 to 20"),
         ("completions", {"model": "small", "prompt": "x", "n": 99}, 400, "at most 16"),
+        (
+            "completions",
+            {"model": "small", "prompt": "x", "stream": True, "logit_bias": {"999": 1}},
+            400,
+            "tokens from 0 to 260; got 999",
+        ),
+        (
+            "completions",
+            {"model": "small", "prompt": "x", "logit_bias": {"a": 1}},
+            400,
+            "of tokens; got 1.0 of 'a'",
+        ),
         ("completions", {"model": "small", "prompt": "x", "n": float("inf")}, 400, "a number"),
         ("completions", {"model": "small", "prompt": "x", "seed": 10**30}, 400, "a number"),
         ("completions", {"model": "small", "prompt": "x", "top_p": float("nan")}, 400, "a number"),

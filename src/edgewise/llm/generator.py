@@ -161,11 +161,13 @@ class Generator:
                 f"[generate] context_shift must be from 0 to below half of the context of "
                 f"{self.max_context_len} tokens; got {context_shift}"
             )
+        sampling = sampling or Sampling()
+        self.check_sampling(sampling)
         if draft is not None:
             self._check_draft(draft)
         self.statistics = Statistics(prompt_tokens=len(tokens))
         request = _Request(
-            Sampler(sampling or Sampling(), tokens),
+            Sampler(sampling, tokens),
             max_new_tokens,
             ignore_eos,
             draft,
@@ -335,6 +337,15 @@ class Generator:
         if self.images is None or at >= len(tokens):
             return at
         return at - (self.images.offset(tokens[at]) or 0)
+
+    def check_sampling(self, sampling: Sampling) -> None:
+        """ValueError if it is about tokens that the model does not know."""
+        wrong = [token for token in sampling.logit_bias if token >= self.vocab_size]
+        if wrong:
+            raise ValueError(
+                f"[sampling] logit_bias must be of tokens from 0 to {self.vocab_size - 1}; got "
+                f"{wrong[0]}"
+            )
 
     def check_prompt(self, prompt: Sequence[int]) -> list[int]:
         """Its tokens. Raises as `generate`."""

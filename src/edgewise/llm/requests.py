@@ -16,7 +16,7 @@ from edgewise.llm.tools import Tool
 __all__ = ["GenerationRequest", "RequestError", "read_chat", "read_completion", "read_embeddings"]
 
 _MOST_TEXTS, _MOST_CHOICES, _MOST_STOPS, _MOST_TOOLS = 256, 16, 16, 128
-_MOST_LOGPROBS = 20
+_MOST_LOGPROBS, _MOST_BIASES = 20, 1024
 _LARGEST = 2.0**63
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -64,12 +64,13 @@ class GenerationRequest:
             repetition_penalty=_number(values, "repetition_penalty", float, 1.0),
             presence_penalty=_number(values, "presence_penalty", float, 0.0),
             frequency_penalty=_number(values, "frequency_penalty", float, 0.0),
+            logit_bias=_biases(values),
         )
 
 
 def read_chat(values: dict[str, Any]) -> GenerationRequest:
     """Of `/v1/chat/completions`. Raises RequestError."""
-    _refuse(values, ("logit_bias", "audio", "functions"))
+    _refuse(values, ("audio", "functions"))
     messages = values.get("messages")
     if not isinstance(messages, list) or not messages:
         raise RequestError("[serve] messages must be a list, at least one", parameter="messages")
@@ -99,7 +100,7 @@ def read_chat(values: dict[str, Any]) -> GenerationRequest:
 
 def read_completion(values: dict[str, Any]) -> GenerationRequest:
     """Of `/v1/completions`. Raises RequestError."""
-    _refuse(values, ("logit_bias", "suffix"))
+    _refuse(values, ("suffix",))
     if values.get("best_of") not in (None, 1):
         raise RequestError("[serve] best_of must be 1", parameter="best_of")
     prompt = values.get("prompt")
@@ -338,6 +339,26 @@ def _schema(given: Any) -> dict[str, Any] | None:
         f"got {json.dumps(given)[:100]}",
         parameter="response_format",
     )
+
+
+def _biases(values: dict[str, Any]) -> dict[int, float]:
+    """Of `logit_bias`, whose tokens JSON has as texts."""
+    given = values.get("logit_bias") or {}
+    if not isinstance(given, dict) or len(given) > _MOST_BIASES:
+        raise RequestError(
+            f"[serve] logit_bias must be an object, of at most {_MOST_BIASES} tokens",
+            parameter="logit_bias",
+        )
+    found = {}
+    for token in given:
+        bias = _number(given, token, float, 0.0)
+        if not (token.isdecimal() and len(token) < 10) or abs(bias) > 100:
+            raise RequestError(
+                f"[serve] logit_bias must be from -100 to 100, of tokens; got {bias} of {token!r}",
+                parameter="logit_bias",
+            )
+        found[int(token)] = bias
+    return found
 
 
 def _refuse(values: dict[str, Any], names: tuple[str, ...]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,8 @@ class Sampling:
 
     repetition_penalty: logits of tokens that the prompt or the text has are divided by it, or
     multiplied where they are negative. presence_penalty, frequency_penalty: taken from the logits
-    of tokens that the text has, once or as often as it has them. All three before the temperature.
+    of tokens that the text has, once or as often as it has them. logit_bias: added to the logits of
+    tokens. All four before the temperature, and where that is 0, too.
 
     ValueError if a value is out of its range.
     """
@@ -35,6 +36,7 @@ class Sampling:
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < _INFINITE:
@@ -57,6 +59,12 @@ class Sampling:
         for name in ("presence_penalty", "frequency_penalty"):
             if not -_INFINITE < getattr(self, name) < _INFINITE:
                 raise ValueError(f"[sampling] {name} must be finite; got {getattr(self, name)}")
+        for token, bias in self.logit_bias.items():
+            if token < 0 or not -_INFINITE < bias < _INFINITE:
+                raise ValueError(
+                    f"[sampling] logit_bias must be finite, of tokens from 0 on; got {bias} of "
+                    f"{token}"
+                )
 
 
 class Sampler:
@@ -80,6 +88,10 @@ class Sampler:
         for all. ValueError if the best is NaN, or none has a probability."""
         if self._counted:
             logits = self._penalized(logits)
+        if self._sampling.logit_bias:
+            logits = np.array(logits, dtype=np.float32)
+            for token, bias in self._sampling.logit_bias.items():
+                logits[token] += bias
         if allowed is not None:
             logits = np.where(allowed, logits, -np.inf)
         largest = int(np.argmax(logits))

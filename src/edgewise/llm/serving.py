@@ -379,6 +379,7 @@ class _Endpoints:
     def _check(self, asked: GenerationRequest, prompt: list[int]) -> None:
         generator = self._served.generators[0]
         generator.check_prompt(prompt)
+        generator.check_sampling(asked.sampling())
         if asked.echo and asked.logprobs is not None and not generator.has_all_logits:
             generator.prompt_logits(prompt)  # says what it needs
         self._constraint(asked)
