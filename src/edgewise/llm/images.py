@@ -147,7 +147,7 @@ class ImageEncoder:
 
     def __init__(self, program: Program, vocab_size: int, grids: Sequence[int] = ()) -> None:
         self._session = program.new_session()
-        names = [n for n in program.method_names if n.partition("vision_encoder")[1]]
+        names = [name for name in program.method_names if name.startswith("vision_encoder")]
         sizes = []
         for index, name in enumerate(sorted(names, key=lambda name: (len(name), name))):
             meta = program.metadata(name)

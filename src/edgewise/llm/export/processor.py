@@ -79,7 +79,8 @@ def read_processor(
             pictures = _pictures(*size)
             samples = [_prepared(processor, picture, placeholder) for picture in pictures]
             height, width = size
-        found.append(_of_size(processor, placeholder, token, (height, width), pictures, samples))
+        made = pictures, samples
+        found.append(_of_size(processor, placeholder, token, (height, width), made, one_size))
     inputs, (prompt, *others) = [one for one, _ in found], [one for _, one in found]
     prompt = replace(prompt, others=tuple(others))
     if image_tiles is not None:
@@ -92,14 +93,15 @@ def _of_size(
     placeholder: str,
     token: int,
     size: tuple[int, int],
-    pictures: list[Any],
-    samples: list[dict[str, torch.Tensor]],
+    made: tuple[list[Any], list[dict[str, torch.Tensor]]],
+    is_own: bool,
 ) -> tuple[ImageInputs, ImagePrompt]:
-    """Of images of one size: pictures, and what the processor makes of them. size: height and
-    width, for what it makes patches of."""
-    image_processor = processor.image_processor
+    """Of images of one size. made: pictures, and what the processor makes of them. size: height and
+    width, for what it makes patches of. is_own: it makes that size of every picture; else pictures
+    are stretched."""
+    image_processor, (_, samples) = processor.image_processor, made
     settings = _settings(image_processor)
-    size, settings, arrange = _way(image_processor, settings, size, pictures, samples)
+    size, settings, arrange = _way(image_processor, settings, size, made, is_own)
     sample = samples[0]
     count = int((sample["input_ids"] == token).sum())
     text = _text_of_image(processor)
@@ -356,16 +358,17 @@ def _way(
     image_processor: Any,
     settings: dict[str, Any],
     size: tuple[int, int],
-    pictures: list[Any],
-    samples: list[dict[str, torch.Tensor]],
+    made: tuple[list[Any], list[dict[str, torch.Tensor]]],
+    is_own: bool,
 ) -> tuple[tuple[int, int], dict[str, Any], Arrange]:
     """The size of an image, settings, and what becomes of its pixels: what gives the samples."""
+    pictures, samples = made
     wanted = [sample["pixel_values"] for sample in samples]
     shape = tuple(wanted[0].shape)
     is_image = len(shape) > 3 and shape[-3] == 3
     height, width = shape[-2:] if is_image else size
     fixed = {"do_resize": True, "size": {"height": height, "width": width}, "do_center_crop": False}
-    tried = ({**settings, **fixed}, settings)
+    tried = ({**settings, **fixed}, settings) if is_own else ({**settings, **fixed},)
     ways = _arrangements(image_processor, shape, height, width)
     for how in reversed(tried):
         try:
