@@ -63,9 +63,9 @@ def resized(picture: Any, size: tuple[int, int], how: Mapping[str, Any]) -> Any:
 
 
 def opened(value: Any) -> Any:
-    """One of Pillow's, in colour, of what `array` takes."""
+    """One of Pillow's, in colour and upright, of what `array` takes."""
     try:
-        from PIL import Image
+        from PIL import Image, ImageOps
     except ModuleNotFoundError as missing:
         raise ModuleNotFoundError(
             "[call] pictures need Pillow; got no PIL; try pip install 'edgewise[cli]'", name="PIL"
@@ -80,9 +80,9 @@ def opened(value: Any) -> Any:
                     f"[call] a picture must have at most {_MOST_PIXELS} pixels; got "
                     f"{opened.width} x {opened.height}"
                 )
-            return opened.convert("RGB")
+            return ImageOps.exif_transpose(opened).convert("RGB")
     if isinstance(value, Image.Image):
-        return value.convert("RGB")
+        return ImageOps.exif_transpose(value).convert("RGB")
     if isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim in (2, 3):
         return Image.fromarray(value).convert("RGB")
     raise InvalidArgumentError(

@@ -79,6 +79,25 @@ def test_pictures(tmp_path: Path) -> None:
     assert read_image(path, (1, 1, 4, 4), "float32", preprocessing("imagenet")).shape[1] == 1
 
 
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+def test_pictures_are_upright(orientation: int, tmp_path: Path) -> None:
+    """Cameras keep their sensor's rows, and tell how they were held."""
+    image = pytest.importorskip("PIL.Image")
+    from edgewise.pictures import array
+
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 6, 3)).astype(np.uint8)
+    turns = {1: 0, 3: 2, 6: 3, 8: 1}[orientation]
+    wanted = np.rot90(pixels, turns)
+    path, exif = tmp_path / "a.png", image.Exif()
+    exif[0x0112] = orientation
+    image.fromarray(pixels).save(path, exif=exif)
+    height, width, _ = wanted.shape
+    got = read_image(path, (1, height, width, 3), "float32", RAW)
+    np.testing.assert_array_equal(got[0], wanted)
+    for given in (path, path.read_bytes(), image.open(path)):
+        np.testing.assert_array_equal(array(given, {})[0].transpose(1, 2, 0), wanted)
+
+
 def test_geometry(tmp_path: Path) -> None:
     """Left third red, the rest blue: the middle is blue, stretched it keeps the thirds."""
     pixels = np.zeros((12, 36, 3), np.uint8)

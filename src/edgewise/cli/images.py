@@ -120,7 +120,7 @@ def read_image(path: Path, shape: Sequence[int], dtype: str, how: Preprocessing)
     import numpy as np
 
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image, ImageOps, UnidentifiedImageError
     except ModuleNotFoundError as missing:
         raise ModuleNotFoundError(
             f"[{path}] pictures need Pillow; got no PIL; try pip install 'edgewise[cli]'",
@@ -129,7 +129,8 @@ def read_image(path: Path, shape: Sequence[int], dtype: str, how: Preprocessing)
     channels, height, width, first = _layout(path, shape)
     try:
         with Image.open(path) as opened:
-            picture = opened.convert("L" if channels == 1 else "RGB")
+            upright = ImageOps.exif_transpose(opened)  # cameras tell how they were held
+            picture = upright.convert("L" if channels == 1 else "RGB")
     except UnidentifiedImageError:
         raise CliError(f"[{path}] must be a picture that Pillow reads; got other bytes") from None
     pixels = np.asarray(_fitted(picture, height, width, how), dtype=np.float32)
