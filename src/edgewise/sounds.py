@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import wave
 from pathlib import Path
@@ -32,21 +33,24 @@ def is_sound(path: Path) -> bool:
 
 
 def read_sound(
-    source: str | Path | BinaryIO, *, most_seconds: float | None = None
+    source: str | Path | BinaryIO, *, rate: int | None = None, most_seconds: float | None = None
 ) -> tuple[int, Any]:
     """Samples a second of a file's sound, and the mean of its channels: float32 [samples], -1 to 1.
 
     WAV files of integers, 4 to 384 kHz, need nothing else. Others (MP3, M4A, OGG, WebM, FLAC, ...)
-    are read by FFmpeg, of the package `av`. ValueError if it is none, or longer than most_seconds;
-    FileNotFoundError; ModuleNotFoundError without that package.
+    are read by FFmpeg, of the package `av`, as many samples a second as `rate`, if it is told.
+    ValueError if it is none, or longer than most_seconds; FileNotFoundError; ModuleNotFoundError
+    without that package.
     """
     if isinstance(source, (str, Path)):
         with open(source, "rb") as file:
-            return _read(file, f"{source}: ", most_seconds)
-    return _read(source, "", most_seconds)
+            return _read(file, f"{source}: ", rate, most_seconds)
+    return _read(source, "", rate, most_seconds)
 
 
-def _read(file: BinaryIO, name: str, most_seconds: float | None) -> tuple[int, Any]:
+def _read(
+    file: BinaryIO, name: str, rate: int | None, most_seconds: float | None
+) -> tuple[int, Any]:
     try:
         return _read_wave(file, most_seconds)
     except (wave.Error, EOFError) as failure:
@@ -65,7 +69,7 @@ def _read(file: BinaryIO, name: str, most_seconds: float | None) -> tuple[int, A
     options = {"format_whitelist": _FORMATS, "protocol_whitelist": "none"}
     try:
         with av.open(file, options=options, metadata_errors="ignore") as container:
-            return _decode(container, most_seconds)
+            return _decode(container, rate, most_seconds)
     except (av.FFmpegError, IndexError) as failure:
         raise ValueError(
             f"[sound] must be a file with sound; got {name}{_reason(failure)}; try one that "
@@ -77,22 +81,25 @@ def _reason(failure: Exception) -> str:
     return getattr(failure, "strerror", None) or "none in it"
 
 
-def _decode(container: Any, most_seconds: float | None) -> tuple[int, Any]:
-    """The first sound of what FFmpeg has opened."""
+def _decode(container: Any, rate: int | None, most_seconds: float | None) -> tuple[int, Any]:
+    """The first sound of what FFmpeg has opened. At the rate that is wanted from the beginning:
+    a small file can hold hours of many samples a second."""
     from av import AudioResampler
 
-    stream = container.streams.audio[0]
-    resampler, rate, parts, count = None, 0, [], 0
-    for frame in container.decode(stream):
+    resampler, found, parts, count = None, rate or 0, [], 0
+    frames = itertools.chain(container.decode(container.streams.audio[0]), [None])
+    for frame in frames:
         if resampler is None:
-            rate = frame.sample_rate
-            _check_rate(rate)
-            resampler = AudioResampler(format="fltp", layout=frame.layout, rate=rate)
+            if frame is None:
+                break
+            _check_rate(frame.sample_rate)
+            found = rate or frame.sample_rate
+            resampler = AudioResampler(format="fltp", layout=frame.layout, rate=found)
         for plain in resampler.resample(frame):
             parts.append(plain.to_ndarray().mean(0))
             count += parts[-1].size
-        _check_length(count / rate, most_seconds)
-    return rate, np.concatenate(parts).astype(np.float32) if parts else np.zeros(0, np.float32)
+        _check_length(count / found, most_seconds)
+    return found, np.concatenate(parts).astype(np.float32) if parts else np.zeros(0, np.float32)
 
 
 def _check_rate(rate: int) -> None:

@@ -364,5 +364,5 @@ def read_speech(source: str | Path | BinaryIO, *, most_seconds: float | None = N
     Errors are those of `read_sound`; ModuleNotFoundError also if it has another rate and there is
     no SciPy.
     """
-    rate, sound = read_sound(source, most_seconds=most_seconds)
+    rate, sound = read_sound(source, rate=RATE, most_seconds=most_seconds)
     return resampled(sound, rate, RATE)
