@@ -107,8 +107,7 @@ ctest: native
 # The native tests once for each EDGEWISE_CPU below what this CPU has; and, if `make
 # cross-ctest-aarch64` has built them, those of kernels on CPUs that qemu-user plays (7.2 has no
 # neoverse-v1; a64fx has SVE, and max all), and on one with SME2, for which a later QEMU is fetched;
-# after `make cross-ctest-armv7` all on 32-bit Arm. Cases of
-# kernels run on every level by themselves.
+# after `make cross-ctest-armv7` all on 32-bit Arm. Cases of kernels run on every level by themselves.
 ARM_CPUS := cortex-a53 cortex-a76 a64fx max
 SME_BYTES := 16 64 256
 SME_TESTS = build/cross/aarch64/native/tests/edgewise_xnnpack_*_test
@@ -121,9 +120,10 @@ test-levels: ctest
 	  QEMU_CPU=$$cpu $(QUIET) --show '^[0-9]+% tests passed' build/logs/ctest-$$cpu.log \
 	    "ctest as $$cpu" ctest --test-dir build/cross/aarch64 --output-on-failure \
 	    --no-tests=error -j 2 -R '^(kernels|xnnpack)\.' || exit 1; done; \
+	  qemu=$$(tools/sme_qemu.sh) || exit 1; \
 	  for bytes in $(SME_BYTES); do for test in $(SME_TESTS); do \
 	    $(QUIET) build/logs/sme-$$bytes.log "$$(basename $$test) with SME2 of $$bytes bytes" \
-	      env EDGEWISE_CPU=sme2 $$(tools/sme_qemu.sh) -L /usr/aarch64-linux-gnu \
+	      env EDGEWISE_CPU=sme2 $$qemu -L /usr/aarch64-linux-gnu \
 	      -cpu max,sme-default-vector-length=$$bytes $$test --gtest_brief=1 || exit 1; \
 	  done; done; fi
 	@if [ -d build/cross/armv7/native/tests ]; then \

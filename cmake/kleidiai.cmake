@@ -1,5 +1,5 @@
-# Arm's KleidiAI: products of rows quantized at run time with weights of 4 and 8 bits, and those of
-# float32 on CPUs with SME2, on 64-bit Arm.
+# Arm's KleidiAI, on 64-bit Arm: products of rows quantized at run time with weights of 4 and 8 bits;
+# on CPUs with SME2 those of float32, float16 and 8-bit integers.
 # edgewise_use_kleidiai(target) adds the micro-kernels that are used, and no others, to a target with
 # EDGEWISE_HAS_KLEIDIAI; without KleidiAI it adds nothing, and these products are XNNPACK's.
 #

@@ -11,7 +11,7 @@ namespace edgewise {
 struct CpuLevel {
   const char* name;  // what EDGEWISE_CPU is set to
   int64_t target;    // the best of Highway's targets (hwy/detect_targets.h) that it allows
-  // What products use of it, beyond the target; each has those before it, of its kind of CPU.
+  // What products use of it, beyond the target; on Arm each has those before it.
   enum Extra : uint8_t { kNone, kAvxVnni, kVnni, kDotProduct, kInt8Products, kSme2 } extra;
 };
 

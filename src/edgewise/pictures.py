@@ -62,8 +62,8 @@ def resized(picture: Any, size: tuple[int, int], how: Mapping[str, Any]) -> Any:
     return picture.resize(size, Image.Resampling(int(how.get("resample", 2))))
 
 
-def opened(value: Any) -> Any:
-    """One of Pillow's, in colour and upright, of what `array` takes."""
+def opened(value: Any, mode: str = "RGB") -> Any:
+    """One of Pillow's, upright, in colour or another mode of Pillow's, of what `array` takes."""
     try:
         from PIL import Image, ImageOps
     except ModuleNotFoundError as missing:
@@ -80,11 +80,11 @@ def opened(value: Any) -> Any:
                     f"[call] a picture must have at most {_MOST_PIXELS} pixels; got "
                     f"{opened.width} x {opened.height}"
                 )
-            return ImageOps.exif_transpose(opened).convert("RGB")
+            return ImageOps.exif_transpose(opened).convert(mode)
     if isinstance(value, Image.Image):
-        return ImageOps.exif_transpose(value).convert("RGB")
+        return ImageOps.exif_transpose(value).convert(mode)
     if isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim in (2, 3):
-        return Image.fromarray(value).convert("RGB")
+        return Image.fromarray(value).convert(mode)
     raise InvalidArgumentError(
         f"[call] a picture must be a path, a PIL.Image or an array of uint8[height, width, 3]; "
         f"got {type(value).__name__}"

@@ -33,14 +33,13 @@ def is_sound(path: Path) -> bool:
 
 
 def read_sound(
-    source: str | Path | BinaryIO, *, rate: int | None = None, most_seconds: float | None = None
-) -> tuple[int, Any]:
-    """Samples a second of a file's sound, and the mean of its channels: float32 [samples], -1 to 1.
+    source: str | Path | BinaryIO, rate: int, *, most_seconds: float | None = None
+) -> Any:
+    """The mean of the channels of a file's sound: float32 [samples] of that rate, -1 to 1.
 
-    WAV files of integers, 4 to 384 kHz, need nothing else. Others (MP3, M4A, OGG, WebM, FLAC, ...)
-    are read by FFmpeg, of the package `av`, as many samples a second as `rate`, if it is told.
-    ValueError if it is none, or longer than most_seconds; FileNotFoundError; ModuleNotFoundError
-    without that package.
+    WAV files of integers, 4 to 384 kHz, need nothing else, but for another rate SciPy. Others (MP3,
+    M4A, OGG, WebM, FLAC, ...) are read by FFmpeg, of the package `av`. ValueError if it is none, or
+    longer than most_seconds; FileNotFoundError; ModuleNotFoundError without these packages.
     """
     if isinstance(source, (str, Path)):
         with open(source, "rb") as file:
@@ -48,11 +47,10 @@ def read_sound(
     return _read(source, "", rate, most_seconds)
 
 
-def _read(
-    file: BinaryIO, name: str, rate: int | None, most_seconds: float | None
-) -> tuple[int, Any]:
+def _read(file: BinaryIO, name: str, rate: int, most_seconds: float | None) -> Any:
     try:
-        return _read_wave(file, most_seconds)
+        given, samples = _read_wave(file, most_seconds)
+        return resampled(samples, given, rate)
     except (wave.Error, EOFError) as failure:
         why = failure
     file.seek(0)
@@ -81,25 +79,23 @@ def _reason(failure: Exception) -> str:
     return getattr(failure, "strerror", None) or "none in it"
 
 
-def _decode(container: Any, rate: int | None, most_seconds: float | None) -> tuple[int, Any]:
-    """The first sound of what FFmpeg has opened. At the rate that is wanted from the beginning:
-    a small file can hold hours of many samples a second."""
+def _decode(container: Any, rate: int, most_seconds: float | None) -> Any:
+    """The first sound of what FFmpeg has opened. At that rate from the beginning: a small file can
+    hold hours of many samples a second."""
     from av import AudioResampler
 
-    resampler, found, parts, count = None, rate or 0, [], 0
-    frames = itertools.chain(container.decode(container.streams.audio[0]), [None])
-    for frame in frames:
+    resampler, parts, count = None, [np.zeros(0, np.float32)], 0
+    for frame in itertools.chain(container.decode(container.streams.audio[0]), [None]):
         if resampler is None:
             if frame is None:
                 break
             _check_rate(frame.sample_rate)
-            found = rate or frame.sample_rate
-            resampler = AudioResampler(format="fltp", layout=frame.layout, rate=found)
+            resampler = AudioResampler(format="fltp", layout=frame.layout, rate=rate)
         for plain in resampler.resample(frame):
             parts.append(plain.to_ndarray().mean(0))
             count += parts[-1].size
-        _check_length(count / found, most_seconds)
-    return found, np.concatenate(parts).astype(np.float32) if parts else np.zeros(0, np.float32)
+        _check_length(count / rate, most_seconds)
+    return np.concatenate(parts)
 
 
 def _check_rate(rate: int) -> None:

@@ -119,19 +119,16 @@ def read_image(path: Path, shape: Sequence[int], dtype: str, how: Preprocessing)
     """The picture as an input of that shape: [1, C, H, W], [1, H, W, C], or without the 1."""
     import numpy as np
 
-    try:
-        from PIL import Image, ImageOps, UnidentifiedImageError
-    except ModuleNotFoundError as missing:
-        raise ModuleNotFoundError(
-            f"[{path}] pictures need Pillow; got no PIL; try pip install 'edgewise[cli]'",
-            name="PIL",
-        ) from missing
+    from edgewise.pictures import opened
+
     channels, height, width, first = _layout(path, shape)
     try:
-        with Image.open(path) as opened:
-            upright = ImageOps.exif_transpose(opened)  # cameras tell how they were held
-            picture = upright.convert("L" if channels == 1 else "RGB")
-    except UnidentifiedImageError:
+        picture = opened(path, "L" if channels == 1 else "RGB")
+    except OSError as failure:
+        from PIL import UnidentifiedImageError
+
+        if not isinstance(failure, UnidentifiedImageError):
+            raise
         raise CliError(f"[{path}] must be a picture that Pillow reads; got other bytes") from None
     pixels = np.asarray(_fitted(picture, height, width, how), dtype=np.float32)
     values = pixels.reshape(height, width, channels)

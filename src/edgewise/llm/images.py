@@ -128,13 +128,14 @@ class AxialPositions:
 
 @dataclass
 class _Size:
-    """shape: of pixels, [1, 3, height, width]. count: tokens of an image, in as many rows and
-    columns, if that is told. method: its name, then it."""
+    """name: of the method. shape: of pixels, [1, 3, height, width]. count: tokens of an image, in
+    as many rows and columns, if that is told. method: None until it is needed."""
 
+    name: str
     shape: tuple[int, ...]
     count: int
     grid: tuple[int, int]
-    method: Any
+    method: Any = None
 
 
 class ImageEncoder:
@@ -154,7 +155,7 @@ class ImageEncoder:
             shape = tuple(meta.input_tensor_meta(0).sizes())
             count = int(meta.output_tensor_meta(0).sizes()[1])
             grid = tuple(grids[2 * index : 2 * index + 2]) or (1, count)
-            sizes.append(_Size(shape, count, (int(grid[0]), int(grid[1])), name))
+            sizes.append(_Size(name, shape, count, (int(grid[0]), int(grid[1]))))
         self._sizes = {size.shape: size for size in sizes}
         self._stride = max(size.count for size in sizes)
         """Numbers that an image's tokens have, or are left out."""
@@ -177,8 +178,8 @@ class ImageEncoder:
         key = hashlib.sha256(str(pixels.shape).encode() + pixels.tobytes()).digest()
         with self._lock:
             if key not in self._numbers:
-                if isinstance(size.method, str):
-                    size.method = self._session.load_method(size.method)
+                if size.method is None:
+                    size.method = self._session.load_method(size.name)
                 vectors = np.array(size.method.execute([pixels])[0]).reshape(size.count, -1)
                 self._numbers[key], self._seen[self._next] = self._next, (size, vectors)
                 self._next += 1

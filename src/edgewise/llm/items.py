@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from edgewise.llm.requests import GenerationRequest, RequestError, read_chat
-from edgewise.llm.tools import Call, CallStream, read_calls
+from edgewise.llm.tools import Call, CallStream, new_id, read_calls
 
 __all__ = ["ItemResponse", "read_response"]
 
@@ -135,7 +134,7 @@ class ItemResponse:
         self._number = 0
         self._stream = CallStream(asked.tools)
         self._told = {
-            "id": _id("resp"),
+            "id": new_id("resp"),
             "object": "response",
             "created_at": int(time.time()),
             "model": model,
@@ -155,9 +154,9 @@ class ItemResponse:
 
     def whole(self, text: str, ended: str, usage: dict[str, int]) -> dict[str, Any]:
         """With all of its items. ended: "stop" or "length"; usage: tokens of both kinds."""
-        said, calls = read_calls(text, self._asked.tools) if self._asked.tools else (text, [])
+        said, calls = read_calls(text, self._asked.tools)
         if said or not calls:
-            self._output.append(_message(_id("msg"), said, "completed"))
+            self._output.append(_message(new_id("msg"), said, "completed"))
         self._output += [_called(call, "completed") for call in calls]
         return self._response(ended, usage)
 
@@ -168,7 +167,7 @@ class ItemResponse:
 
     def parts(self, piece: str) -> Iterator[dict[str, Any]]:
         """The events of a piece of text."""
-        yield from self._said(self._stream.feed(piece) if self._asked.tools else piece)
+        yield from self._said(self._stream.feed(piece))
 
     def end(self, ended: str, usage: dict[str, int]) -> Iterator[dict[str, Any]]:
         """The events behind the last piece."""
@@ -200,7 +199,7 @@ class ItemResponse:
     def _said(self, text: str, *, begins: bool = False) -> Iterator[dict[str, Any]]:
         """Of text; begins: the message is there without any, too."""
         if not self._output and (text or begins):
-            self._output.append(_message(_id("msg"), None, "in_progress"))
+            self._output.append(_message(new_id("msg"), None, "in_progress"))
             yield self._event("response.output_item.added", output_index=0, item=self._output[0])
             yield self._event("response.content_part.added", **self._where(), part=_part(""))
         if text:
@@ -241,10 +240,6 @@ class ItemResponse:
         return {**self._told, **told, "output": list(self._output)}
 
 
-def _id(kind: str) -> str:
-    return f"{kind}_{uuid.uuid4().hex[:24]}"
-
-
 def _part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
@@ -263,8 +258,8 @@ def _message(number: str, text: str | None, status: str) -> dict[str, Any]:
 def _called(call: Call, status: str) -> dict[str, Any]:
     return {
         "type": "function_call",
-        "id": _id("fc"),
-        "call_id": _id("call"),
+        "id": new_id("fc"),
+        "call_id": new_id("call"),
         "name": call.name,
         "arguments": call.arguments,
         "status": status,

@@ -57,7 +57,7 @@ class ChatResponse(ResponseFormat):
     def __init__(self, model: str, tools: Sequence[Tool] = ()) -> None:
         super().__init__(model)
         self._tools = tools
-        self._stream = CallStream(tools) if tools else None
+        self._stream = CallStream(tools)
         self._untold: list[Logprob] = []
 
     def first(self) -> dict[str, Any]:
@@ -71,11 +71,10 @@ class ChatResponse(ResponseFormat):
         """See `ResponseFormat`."""
         calls: list[Call] = []
         self._untold += logprobs or []
-        if self._stream is not None:
-            text = self._stream.feed(text)
-            if ended is not None:
-                rest, calls = self._stream.rest()
-                text += rest
+        text = self._stream.feed(text)
+        if ended is not None:
+            rest, calls = self._stream.rest()
+            text += rest
         deltas: list[dict[str, Any]] = [{"content": text}] if text else []
         if calls:
             indexed = [{"index": i, **told(call)} for i, call in enumerate(calls)]
@@ -92,9 +91,7 @@ class ChatResponse(ResponseFormat):
         self, number: int, text: str, ended: str, logprobs: Sequence[Logprob] | None = None
     ) -> dict[str, Any]:
         """See `ResponseFormat`."""
-        calls: list[Call] = []
-        if self._tools:
-            text, calls = read_calls(text, self._tools)
+        text, calls = read_calls(text, self._tools)
         message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
         if calls:
             message |= {"content": text or None, "tool_calls": [told(call) for call in calls]}

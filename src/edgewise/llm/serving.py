@@ -205,7 +205,7 @@ class _Endpoints:
         return await self._answer(request, asked, [prompt], shape)
 
     async def _respond(self, request: Request) -> Response:
-        pool, _ = self._language_model()
+        self._language_model()
         body = await self._body(request)
         asked = read_response(body)
         prompt = await self._prompt(asked)
@@ -214,9 +214,7 @@ class _Endpoints:
             self._check(asked, prompt)
             stream = self._item_events(request, asked, prompt, answer)
             return StreamingResponse(stream, media_type="text/event-stream")
-        async with pool.take(prompt) as lease:
-            writer = self._writer(lease.generator, asked, prompt, 0)
-            text = "".join([piece async for piece in pool.pieces(request, lease, writer)])
+        text, writer = await self._written(request, asked, prompt, 0)
         return JSONResponse(answer.whole(text, writer.ended, _usage(prompt, writer)))
 
     async def _item_events(
@@ -343,17 +341,22 @@ class _Endpoints:
             self._check(asked, prompts[0])
             stream = self._events(request, asked, prompts[0], shape)
             return StreamingResponse(stream, media_type="text/event-stream")
-        pool, _ = self._language_model()
         choices, usage = [], {"prompt_tokens": 0, "completion_tokens": 0}
         for number, prompt in enumerate(one for one in prompts for _ in range(asked.count)):
-            async with pool.take(prompt) as lease:
-                writer = self._writer(lease.generator, asked, prompt, number)
-                parts = [part async for part in pool.pieces(request, lease, writer)]
-            text = "".join(parts)
+            text, writer = await self._written(request, asked, prompt, number)
             choices.append(shape.choice(number, text, writer.ended, writer.logprobs()))
             usage["prompt_tokens"] += len(prompt)
             usage["completion_tokens"] += writer.count
         return JSONResponse({**shape.head(False), "choices": choices, "usage": usage_of(usage)})
+
+    async def _written(
+        self, request: Request, asked: GenerationRequest, prompt: list[int], number: int
+    ) -> tuple[str, _Writer]:
+        """A whole text, and what wrote it."""
+        pool, _ = self._language_model()
+        async with pool.take(prompt) as lease:
+            writer = self._writer(lease.generator, asked, prompt, number)
+            return "".join([piece async for piece in pool.pieces(request, lease, writer)]), writer
 
     async def _events(
         self, request: Request, asked: GenerationRequest, prompt: list[int], shape: ResponseFormat

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Call", "CallStream", "Tool", "grammar_of", "read_calls", "told"]
+__all__ = ["Call", "CallStream", "Tool", "grammar_of", "new_id", "read_calls", "told"]
 
 _BEGIN, _END = "<tool_call>", "</tool_call>"
 _BLOCK = re.compile(rf"{_BEGIN}(.*?)(?:{_END}|\Z)", re.S)
@@ -49,6 +49,8 @@ class Call:
 def read_calls(text: str, tools: Sequence[Tool]) -> tuple[str, list[Call]]:
     """What a model has said before its calls of these tools, and they; of a text that is none,
     the text."""
+    if not tools:
+        return text, []
     names = {tool.name: tool for tool in tools}
     if (at := text.find(_BEGIN)) >= 0:
         found = [call for body in _BLOCK.findall(text) for call in _in_block(body, names)]
@@ -124,6 +126,8 @@ class CallStream:
 
     def feed(self, piece: str) -> str:
         """What is certainly text."""
+        if not self._tools:
+            return piece
         self._kept += piece
         self._is_text = self._is_text or not self._may_be_json(self._kept.lstrip())
         if not self._is_text:
@@ -164,10 +168,15 @@ def grammar_of(template: str, tools: Sequence[Tool]) -> str:
     return "\n".join(lines)
 
 
+def new_id(kind: str) -> str:
+    """As OpenAI's interface has them."""
+    return f"{kind}_{uuid.uuid4().hex[:24]}"
+
+
 def told(call: Call) -> dict[str, Any]:
-    """As OpenAI's interface has it."""
+    """As a chat of OpenAI's interface has it."""
     return {
-        "id": f"call_{uuid.uuid4().hex[:24]}",
+        "id": new_id("call"),
         "type": "function",
         "function": {"name": call.name, "arguments": call.arguments},
     }

@@ -16,7 +16,7 @@ from edgewise.llm.mel import FRAMES_PER_SECOND, RATE, log_mel, log_mel_of_all
 from edgewise.llm.text import Tokenizer
 from edgewise.llm.timestamps import Segment, Timestamps
 from edgewise.runtime import Program, Runtime
-from edgewise.sounds import read_sound, resampled
+from edgewise.sounds import read_sound
 
 __all__ = ["Fallback", "Transcriber", "begin_of", "beginning", "prompt_of", "read_speech"]
 
@@ -361,8 +361,6 @@ def prompt_of(transcriber: Transcriber, tokenizer: Tokenizer, text: str | None) 
 def read_speech(source: str | Path | BinaryIO, *, most_seconds: float | None = None) -> Any:
     """The mean of the channels of a file's sound, float32 [samples] at 16 kHz, -1 to 1.
 
-    Errors are those of `read_sound`; ModuleNotFoundError also if it has another rate and there is
-    no SciPy.
+    Errors are those of `read_sound`.
     """
-    rate, sound = read_sound(source, rate=RATE, most_seconds=most_seconds)
-    return resampled(sound, rate, RATE)
+    return read_sound(source, RATE, most_seconds=most_seconds)

@@ -20,7 +20,7 @@ def samples(value: Any, rate: int) -> Any:
     if isinstance(value, Mapping) and "array" in value:
         given, value = int(value.get("sampling_rate", rate)), value["array"]
     if isinstance(value, (str, Path)):
-        given, value = read_sound(value, rate=rate)
+        given, value = rate, read_sound(value, rate)
     found = np.asarray(value)
     if found.ndim != 1 or found.dtype.kind != "f":
         raise InvalidArgumentError(

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "backends/xnnpack/executor/int8_channels.h"
 #include "backends/xnnpack/executor/packed_gemm.h"
@@ -221,15 +222,16 @@ const std::byte* SmeGemm::panel(size_t index) const {
   return reinterpret_cast<const std::byte*>(weights_.data()) + index * kernels_.panel_bytes(depth_);
 }
 
-// A thread's: pointers to the segments of a block's rows, then these rows, packed.
+size_t SmeGemm::pointer_bytes() const {
+  return round_up(block_ * segments_ * sizeof(void*), Scratch::kAlignment);
+}
+
 size_t SmeGemm::thread_scratch_bytes() const {
-  return round_up(block_ * segments_ * sizeof(void*), Scratch::kAlignment) +
-         block_ * depth_ * kernels_.number_bytes;
+  return pointer_bytes() + block_ * depth_ * kernels_.number_bytes;
 }
 
 std::byte* SmeGemm::packed_of(size_t thread) const {
-  return scratch_.of_thread<std::byte>(thread) +
-         round_up(block_ * segments_ * sizeof(void*), Scratch::kAlignment);
+  return scratch_.of_thread<std::byte>(thread) + pointer_bytes();
 }
 
 Status SmeGemm::set_pointers(std::span<void* const> addresses, const Scratch& scratch) {
@@ -296,18 +298,21 @@ void SmeGemm::run_block(const std::byte* image, size_t rows_before, size_t item,
   const size_t width = kernels_.columns;
   pack(image, first, count, thread);
   const std::byte* packed = packed_of(thread);
-  const bool is_exact = kernels_.is_finite == nullptr ||
-                        kernels_.is_finite(packed, round_up(count, kernels_.rows) * depth_);
+  std::vector<size_t> inexact;  // rows in which the kernel may have made a bound of NaN
+  if (kernels_.is_finite != nullptr &&
+      !kernels_.is_finite(packed, round_up(count, kernels_.rows) * depth_)) {
+    for (size_t row = 0; row < count; ++row) {
+      if (!is_row_finite(row_of(image, first + row))) inexact.push_back(row);
+    }
+  }
   for (size_t i = from; i < end; ++i) {
     const size_t at = (rows_before + first) * columns_ + i * width;
     const size_t columns = std::min(width, columns_ - i * width);
     kernels_.multiply(count, columns, depth_, packed, panel(i),
                       output_ + at * kernels_.number_bytes, columns_ * kernels_.number_bytes,
                       finish_);
-    for (size_t row = 0; row < count && !is_exact; ++row) {
-      const SmeRow in = row_of(image, first + row);
-      if (is_row_finite(in)) continue;
-      kernels_.multiply_row(in, panel(i), columns,
+    for (size_t row : inexact) {
+      kernels_.multiply_row(row_of(image, first + row), panel(i), columns,
                             output_ + (at + row * columns_) * kernels_.number_bytes, finish_);
     }
     if (residual_ != nullptr) add_residual(at, count, columns);

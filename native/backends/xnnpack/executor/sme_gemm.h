@@ -40,6 +40,8 @@ class SmeGemm final : public FusedKernelOf<SmeKernels> {
           ProgramState& state);
   size_t panels() const;
   const std::byte* panel(size_t index) const;
+  // Of a thread's scratch: pointers to the segments of a block's rows; these rows follow, packed.
+  size_t pointer_bytes() const;
   std::byte* packed_of(size_t thread) const;
   const std::byte* read(const std::byte* image) const;
   SmeRow row_of(const std::byte* image, size_t row) const;

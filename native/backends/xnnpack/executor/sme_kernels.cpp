@@ -45,13 +45,13 @@ bool is_finite(const void* numbers, size_t count) {
   return found == 0;
 }
 
-template <typename T>
-void multiply_row(const SmeRow& row, const void* panel, size_t columns, size_t width, void* out,
+template <typename T, auto kColumns>
+void multiply_row(const SmeRow& row, const void* panel, size_t columns, void* out,
                   const SmeFinish& finish) {
   constexpr size_t kStep = sizeof(float) / sizeof(T);
+  const size_t width = kColumns(), padded = round_up(row.length, kStep);
   const auto* bias = static_cast<const T*>(panel);
   const T* weights = bias + width;
-  const size_t padded = (row.length + kStep - 1) / kStep * kStep;
   for (size_t j = 0; j < columns; ++j) {
     auto sum = static_cast<float>(bias[j]);
     for (size_t segment = 0; segment < row.segments; ++segment) {
@@ -67,12 +67,6 @@ void multiply_row(const SmeRow& row, const void* panel, size_t columns, size_t w
   }
 }
 
-template <typename T, auto kColumns>
-void multiply_row_of(const SmeRow& row, const void* panel, size_t columns, void* out,
-                     const SmeFinish& finish) {
-  multiply_row<T>(row, panel, columns, kColumns(), out, finish);
-}
-
 SmeKernels float_kernels_of_cpu() {
   constexpr auto columns = kai_get_n_step_matmul_clamp_f32_f32p2vlx1_f32p2vlx1biasf32_sme2_mopa;
   return {.name = "kleidiai sme2 " + std::to_string(columns()),
@@ -85,7 +79,7 @@ SmeKernels float_kernels_of_cpu() {
           .pack = pack<kai_run_lhs_imatmul_pack_x32p2vlx1_x32p_sme>,
           .multiply = multiply<kai_run_matmul_clamp_f32_f32p2vlx1_f32p2vlx1biasf32_sme2_mopa, 4>,
           .is_finite = is_finite<uint32_t, 0x7f800000>,
-          .multiply_row = multiply_row_of<float, columns>};
+          .multiply_row = multiply_row<float, columns>};
 }
 
 SmeKernels half_kernels_of_cpu() {
@@ -100,7 +94,7 @@ SmeKernels half_kernels_of_cpu() {
           .pack = pack<kai_run_lhs_imatmul_pack_x16p2vlx2_x16p_sme>,
           .multiply = multiply<kai_run_matmul_clamp_f16_f16p2vlx2_f16p2vlx2_2vlx2vl_sme2_mopa, 2>,
           .is_finite = is_finite<uint16_t, 0x7c00>,
-          .multiply_row = multiply_row_of<__fp16, columns>};
+          .multiply_row = multiply_row<__fp16, columns>};
 }
 
 SmeKernels int8_kernels_of_cpu() {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backends/xnnpack/executor/int8_kernels.h"
+#include "backends/xnnpack/executor/parallel.h"
 #include "backends/xnnpack/graph.h"
 
 namespace edgewise::xnnpack {
@@ -37,7 +38,7 @@ struct SmeKernels {
 
   // Numbers of depth that lie together; a segment is filled up to a multiple.
   size_t step() const { return 4 / number_bytes; }
-  size_t padded(size_t length) const { return (length + step() - 1) / step() * step(); }
+  size_t padded(size_t length) const { return round_up(length, step()); }
   // A panel: biases, then of each step of depth those of all columns, then the scales.
   size_t panel_bytes(size_t depth) const {
     return columns * (bias_bytes + depth * number_bytes + (has_scales ? sizeof(float) : 0));
