@@ -39,8 +39,12 @@ class Nested(torch.nn.Module):
 
 
 class AutocastOn(torch.nn.Module):
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast("cpu", dtype=self.dtype):
             return torch.mm(x, x.t())
 
 
@@ -57,6 +61,10 @@ def test_become_part_of_the_graph(module: torch.nn.Module) -> None:
     assert str(exported) == before
 
 
-def test_autocast_that_is_on_is_refused() -> None:
-    with pytest.raises(InvalidGraphError, match=r"autocast must be off.*bfloat16.*model.to"):
-        lower(AutocastOn(), (X,))
+@pytest.mark.parametrize(
+    ("dtype", "partitioner"), [(torch.bfloat16, None), (torch.float16, "xnnpack")]
+)
+def test_autocast_that_is_on_is_refused(dtype: torch.dtype, partitioner: str | None) -> None:
+    """But to bfloat16, where that is computed in float32."""
+    with pytest.raises(InvalidGraphError, match=rf"autocast must be off.*{dtype}.*model.to"):
+        lower(AutocastOn(dtype), (X,), partitioner=partitioner)

@@ -42,8 +42,8 @@ def test_a_recorded_file_runs(file: Path) -> None:
 
 def test_what_only_a_later_release_runs_is_told() -> None:
     needs = needs_of((RECORDED / "1.5.1" / "linear_bfloat16.pte").read_bytes())
-    assert [str(n) for n in needs] == ["bfloat16 in XNNPACK (from 1.5 on; not in edgewise)"]
-    assert runs_on(needs) == "ExecuTorch 1.5 and later"
+    assert [str(n) for n in needs] == ["bfloat16 in XNNPACK (from 1.5 on)"]
+    assert runs_on(needs) == "ExecuTorch 1.5 and later, edgewise"
 
 
 def test_packed_embeddings_and_branches_are_recorded() -> None:

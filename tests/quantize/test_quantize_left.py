@@ -233,12 +233,11 @@ def test_a_layer_left_alone_is_told_once(verbose: bool, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64], ids=["bfloat16", "float64"])
-def test_other_types_are_refused_with_the_remedy(dtype: torch.dtype, scheme: str) -> None:
-    x = torch.randn(2, 64, dtype=dtype)
-    rule = r"weights must be float32 or float16 to be quantized; got \w+; try model\.float\(\)"
+def test_other_types_are_refused_with_the_remedy(scheme: str) -> None:
+    x = torch.randn(2, 64, dtype=torch.float64)
+    rule = r"be float32, float16 or bfloat16 to be quantized; got float64; try model\.float\(\)"
     with pytest.raises(ValueError, match=rule):
-        edgewise.compile(nn.Linear(64, 8).to(dtype), x, quantize=scheme, calibration=[x])
+        edgewise.compile(nn.Linear(64, 8).double(), x, quantize=scheme, calibration=[x])
 
 
 HALF = {

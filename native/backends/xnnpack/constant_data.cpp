@@ -40,11 +40,12 @@ Result<MemoryBlock> upcast(const GraphValue& value) {
   const size_t count = value.shape.elements();
   auto block = MemoryBlock::allocate(count * sizeof(float));
   if (!block.ok()) return block.status();
+  const bool is_bfloat16 = value.stored == DataType::kBf16;
   const std::byte* from = value.data.bytes.data();
   for (size_t i = 0; i < count; ++i) {
     uint16_t half;
     std::memcpy(&half, from + i * sizeof(half), sizeof(half));
-    const float wide = from_half(half);
+    const float wide = is_bfloat16 ? from_bfloat16(half) : from_half(half);
     std::memcpy(block->data() + i * sizeof(wide), &wide, sizeof(wide));
   }
   return block;
@@ -69,7 +70,7 @@ Result<ConstantData> ConstantData::make(const Graph& graph, std::span<const uint
     const GraphValue& value = graph.values[index];
     result.addresses.back() = value.data.bytes.data();
     if (!value.is_converted()) continue;
-    auto block = value.stored == DataType::kFp16 ? upcast(value) : dequantized(value);
+    auto block = is_half(value.stored) ? upcast(value) : dequantized(value);
     if (!block.ok()) return block.status();
     result.addresses.back() = block->data();
     result.copies.back() = std::move(*block);

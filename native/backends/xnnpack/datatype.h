@@ -50,8 +50,14 @@ inline bool is_per_channel(DataType type) {
 inline bool is_quantized_8bit(DataType type) {
   return type == DataType::kQint8 || type == DataType::kQuint8;
 }
-// From bits, as scales of blocks are stored.
 inline float from_bfloat16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+// To the nearest, ties to even. NaN stays NaN.
+inline uint16_t to_bfloat16(float number) {
+  const auto bits = std::bit_cast<uint32_t>(number);
+  const auto quiet_nan = static_cast<uint16_t>((bits >> 16) | 0x40);
+  const auto rounded = static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+  return (bits & 0x7fffffff) > 0x7f800000 ? quiet_nan : rounded;
+}
 // As XNNPACK rounds it.
 template <typename Integer>
 Integer quantized(float number, float scale, int32_t zero_point) {
@@ -59,6 +65,8 @@ Integer quantized(float number, float scale, int32_t zero_point) {
   const float steps = number / scale + static_cast<float>(zero_point);
   return static_cast<Integer>(std::lrint(std::clamp<float>(steps, Limits::min(), Limits::max())));
 }
-inline bool is_float(DataType type) { return type == DataType::kFp32 || type == DataType::kFp16; }
+// Floating point of 16 bits.
+inline bool is_half(DataType type) { return type == DataType::kFp16 || type == DataType::kBf16; }
+inline bool is_float(DataType type) { return type == DataType::kFp32 || is_half(type); }
 
 }  // namespace edgewise::xnnpack

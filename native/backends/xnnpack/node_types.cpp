@@ -66,6 +66,9 @@ uint8_t type_bit(T type) {
   return type == T::kInt32 ? kInt32 : 0;
 }
 
+// bfloat16 is taken where float16 is: see upcast_half.h.
+T computed(T type) { return type == T::kBf16 ? T::kFp16 : type; }
+
 struct Checker {
   const Graph& graph;
   const GraphNode& node;
@@ -92,7 +95,7 @@ struct Checker {
   Status check_same() const;
   // What only moves elements must not change what they mean.
   Status check_moved() const;
-  bool takes(T type) const { return (type_bit(type) & traits_of(node.kind).types) != 0; }
+  bool takes(T type) const { return (type_bit(computed(type)) & traits_of(node.kind).types) != 0; }
   bool ratio_within(float scale, float low, float high) const {
     const float ratio = scale / out().scale;
     return ratio >= low && ratio < high;
@@ -125,9 +128,14 @@ Status Checker::check_filtered() const {
   if (is_fully_connected) rows = kFullyConnected;
   if (node.kind == NodeKind::kDepthwiseConv2d) rows = rows.first(kDepthwiseRows);
   if (node.kind == NodeKind::kConvTranspose2d) rows = rows.first(kTransposedRows);
+  // A product of bfloat16 is computed in float32, whatever float its bias and result are.
+  const bool is_bfloat16 = in(0).type == T::kBf16;
+  const auto is = [&](const GraphValue& value, T type) {
+    return computed(value.type) == type || (is_bfloat16 && is_float(value.type) && is_float(type));
+  };
   const bool is_row = std::any_of(rows.begin(), rows.end(), [&](const Filtered& row) {
-    return row.input == in(0).type && row.filter == in(1).type && row.output == out().type &&
-           (!has_bias() || row.bias == in(2).type);
+    return is(in(0), row.input) && is(in(1), row.filter) && is(out(), row.output) &&
+           (!has_bias() || is(in(2), row.bias));
   });
   if (!is_row) return refuse("it does not take these types together");
   // Weights are packed ahead; but fp32 ones may be the result of another node.
@@ -165,7 +173,8 @@ Status Checker::check_unary() const {
   const T output = out().type;
   if (node.kind == NodeKind::kConvert) {
     if (output == T::kQdint8) {
-      return is_float(input) ? Status() : refuse("only fp32 and fp16 are quantized at run time");
+      return is_float(input) ? Status()
+                             : refuse("only fp32, fp16 and bf16 are quantized at run time");
     }
     if (!takes(input) || !takes(output)) {
       return refuse("it does not take these types together");

@@ -161,13 +161,6 @@ Status ValueReader::read_per_channel(const fb::PerChannelQuant& quant) {
   return {};
 }
 
-// To the nearest, ties to even.
-uint16_t to_bfloat16(float number) {
-  uint32_t bits;
-  std::memcpy(&bits, &number, sizeof(bits));
-  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-
 Status ValueReader::read_per_block(const fb::PerChannelGroupQuant& quant) {
   const int32_t block = quant.group_size();
   const bool has_8_bits = value->type == DataType::kQbint8;
@@ -227,8 +220,8 @@ Status read_value(const Payload& payload, const NamedData* named_data, const fb:
     if (auto status = reader.read_tensor(*plain, externals); !status.ok()) return status;
     if (is_float(value->type) || value->type == DataType::kInt32) return {};
     return error(Code::kUnsupported,
-                 "[xnnpack] value %u: without quantization its datatype must be fp32, fp16 or "
-                 "int32; got %s",
+                 "[xnnpack] value %u: without quantization its datatype must be fp32, fp16, "
+                 "bf16 or int32; got %s",
                  value->serialized_id, name_of(value->type));
   }
   const auto* quantized = source.xvalue_union_as_XNNQuantizedTensorValue();

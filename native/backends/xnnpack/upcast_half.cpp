@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/xnnpack/executor/bfloat16_conversion.h"
+
 namespace edgewise::xnnpack {
 namespace {
 
@@ -14,8 +16,13 @@ struct Upcaster {
   std::vector<uint32_t> merged;  // the fp32 value to be read instead, of each value; or kNone
 
   bool is_half(uint32_t value) const {
-    return value != kNone && graph.values[value].type == DataType::kFp16;
+    return value != kNone && xnnpack::is_half(graph.values[value].type);
   }
+  bool is_bfloat16(uint32_t value) const {
+    return value != kNone && graph.values[value].type == DataType::kBf16;
+  }
+  // Whether it is computed as it is.
+  bool takes(const GraphNode& node) const;
   uint32_t add_twin(uint32_t value);
   uint32_t constant_twin(uint32_t value);
   void add_convert(uint32_t from, uint32_t to, const GraphNode& reason);
@@ -40,7 +47,7 @@ uint32_t Upcaster::add_twin(uint32_t value) {
 uint32_t Upcaster::constant_twin(uint32_t value) {
   if (twins[value] == kNone) {
     const uint32_t twin = add_twin(value);
-    graph.values[twin].stored = DataType::kFp16;
+    graph.values[twin].stored = graph.values[value].type;
     twins[value] = twin;
   }
   return twins[value];
@@ -93,6 +100,15 @@ bool Upcaster::merge_convert(const GraphNode& node) {
   return true;
 }
 
+bool Upcaster::takes(const GraphNode& node) const {
+  const auto is_narrow = [&](uint32_t value) { return is_bfloat16(value); };
+  if (std::ranges::none_of(node.inputs, is_narrow) &&
+      std::ranges::none_of(node.outputs, is_narrow)) {
+    return takes_half(graph, node);
+  }
+  return is_bfloat16_conversion(graph, node);
+}
+
 void Upcaster::add(GraphNode node) {
   for (uint32_t& input : node.inputs) {
     if (input != kNone && merged[input] != kNone) input = merged[input];
@@ -101,7 +117,7 @@ void Upcaster::add(GraphNode node) {
   const auto is_half_value = [&](uint32_t value) { return is_half(value); };
   const bool uses_half = std::any_of(node.inputs.begin(), node.inputs.end(), is_half_value) ||
                          std::any_of(node.outputs.begin(), node.outputs.end(), is_half_value);
-  if (uses_half && !takes_half(graph, node)) return upcast(std::move(node));
+  if (uses_half && !takes(node)) return upcast(std::move(node));
   if (node.is_convolution()) {
     for (size_t i = 1; i < node.inputs.size(); ++i) {
       if (is_half(node.inputs[i])) node.inputs[i] = constant_twin(node.inputs[i]);
@@ -131,9 +147,8 @@ void drop_unread_converts(Graph* graph) {
 }  // namespace
 
 void upcast_half(Graph* graph, TakesHalf takes_half) {
-  const bool has_half =
-      std::any_of(graph->values.begin(), graph->values.end(),
-                  [](const GraphValue& value) { return value.type == DataType::kFp16; });
+  const bool has_half = std::any_of(graph->values.begin(), graph->values.end(),
+                                    [](const GraphValue& value) { return is_half(value.type); });
   if (!has_half) return;
   const std::vector<uint32_t> none(graph->values.size(), kNone);
   Upcaster upcaster{*graph, takes_half, {}, none, none};

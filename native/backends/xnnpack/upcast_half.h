@@ -1,4 +1,4 @@
-// Upcasts: float16 where it is better computed in float32.
+// Upcasts: bfloat16 everywhere, float16 where it is better computed in float32.
 //
 // What such a node reads is converted before, its result after; between two of them nothing is.
 // On a CPU without float16 arithmetic that leaves conversions of the delegate's inputs and

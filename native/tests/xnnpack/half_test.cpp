@@ -1,4 +1,5 @@
-// Float16: with XNNPACK's kernels for this CPU, and computed in float32 instead.
+// 16-bit floats: float16 with XNNPACK's kernels for this CPU, or computed in float32, as
+// bfloat16 always is.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -42,6 +43,14 @@ float to_float(uint16_t half) {
   return (half & 0x8000) != 0 ? -magnitude : magnitude;
 }
 
+uint16_t to_bits(Type type, float number) {
+  return type == Type::bf16 ? to_bfloat16(number) : to_half(number);
+}
+
+float from_bits(Type type, uint16_t bits) {
+  return type == Type::bf16 ? from_bfloat16(bits) : to_float(bits);
+}
+
 // Eighths from low to low + 2.
 Floats ramp(size_t count, float low) {
   Floats result;
@@ -49,7 +58,7 @@ Floats ramp(size_t count, float low) {
   return result;
 }
 
-// A payload in one of the two types.
+// A payload in one of the types.
 struct Maker {
   Type type;
   PayloadBuilder b;
@@ -62,7 +71,7 @@ struct Maker {
     const Floats numbers = ramp(count, low);
     if (type == Type::fp32) return b.constant<float>(std::move(dims), numbers);
     Halves halves;
-    for (float number : numbers) halves.push_back(to_half(number));
+    for (float number : numbers) halves.push_back(to_bits(type, number));
     return b.constant<uint16_t>(std::move(dims), halves, type);
   }
 };
@@ -287,7 +296,7 @@ Floats run_case(const Case& test, Type type, TakesHalf takes_half,
   auto executor = Executor::make(*graph, shapes, kernels, **state);
   EXPECT_TRUE(executor.ok()) << executor.status().message();
   if (!executor.ok()) return {};
-  const bool is_half = type == Type::fp16;
+  const bool is_half = type != Type::fp32;
   std::vector<std::vector<uint32_t>> memory;
   std::vector<void*> addresses(graph->values.size());
   for (const auto* list : {&graph->inputs, &graph->outputs}) {
@@ -299,7 +308,7 @@ Floats run_case(const Case& test, Type type, TakesHalf takes_half,
         auto* half = reinterpret_cast<uint16_t*>(memory.back().data());
         auto* full = reinterpret_cast<float*>(memory.back().data());
         for (size_t i = 0; i < count; ++i) {
-          if (is_half) half[i] = to_half(numbers[i]);
+          if (is_half) half[i] = to_bits(type, numbers[i]);
           if (!is_half) full[i] = numbers[i];
         }
       }
@@ -312,7 +321,7 @@ Floats run_case(const Case& test, Type type, TakesHalf takes_half,
   Floats result(shapes[graph->outputs[0]].elements());
   const void* output = memory[graph->inputs.size()].data();
   for (size_t i = 0; i < result.size(); ++i) {
-    result[i] = is_half ? to_float(static_cast<const uint16_t*>(output)[i])
+    result[i] = is_half ? from_bits(type, static_cast<const uint16_t*>(output)[i])
                         : static_cast<const float*>(output)[i];
   }
   return result;
@@ -336,6 +345,15 @@ TEST_P(XnnpackHalf, ComputesInFloat32WhatItMust) {
                0x1p-11f);
 }
 
+// bfloat16 has 8 digits.
+TEST_P(XnnpackHalf, ComputesBfloat16InFloat32) {
+  const Floats expected = run_case(GetParam(), Type::fp32, never);
+  for (TakesHalf takes_half : {never, has_half_kernel}) {
+    expect_close(run_case(GetParam(), Type::bf16, takes_half), expected, 0x1p-8f);
+  }
+  expect_close(run_case(GetParam(), Type::bf16, never, float_kernels()), expected, 0x1p-8f);
+}
+
 TEST_P(XnnpackHalf, ComputesWithTheKernelsThereAre) {
   expect_close(run_case(GetParam(), Type::fp16, has_half_kernel),
                run_case(GetParam(), Type::fp32, never), GetParam().tolerance);
@@ -351,8 +369,8 @@ TEST_P(XnnpackHalf, ComputesWithKernelsForSme) {
 INSTANTIATE_TEST_SUITE_P(All, XnnpackHalf, testing::ValuesIn(kCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
-std::vector<NodeKind> kinds_of(void (*make)(Maker&), TakesHalf takes_half) {
-  Maker maker{Type::fp16, {}};
+std::vector<NodeKind> kinds_of(void (*make)(Maker&), TakesHalf takes_half, Type type = Type::fp16) {
+  Maker maker{type, {}};
   make(maker);
   const auto bytes = maker.b.bytes();
   auto graph = make_graph(bytes, takes_half);
@@ -394,6 +412,26 @@ TEST(XnnpackHalfGraph, LeavesOutConversionsThatAreInTheProgram) {
   };
   const std::vector<K> expected = {K::kConvert, K::kAbs, K::kSquare, K::kNegate, K::kConvert};
   EXPECT_EQ(kinds_of(make, never), expected);
+  EXPECT_EQ(kinds_of(make, has_half_kernel, Type::bf16), expected);
+}
+
+TEST(XnnpackHalfGraph, RoundsToBfloat16AsPyTorch) {
+  struct Rounded {
+    uint32_t wide;
+    uint16_t narrow;
+  };
+  const Rounded cases[] = {
+      {0x3f808000, 0x3f80},                                              // ties to even
+      {0x3f818000, 0x3f82}, {0x3f808001, 0x3f81}, {0x7f7fffff, 0x7f80},  // past the largest
+      {0xff800000, 0xff80}, {0x00000001, 0x0000},                        // subnormal
+      {0x00018000, 0x0002},
+  };
+  for (const auto& [wide, narrow] : cases) {
+    EXPECT_EQ(to_bfloat16(std::bit_cast<float>(wide)), narrow) << wide;
+  }
+  for (const uint32_t nan : {0x7f800001u, 0x7fffffffu, 0xffc00000u}) {
+    EXPECT_TRUE(std::isnan(from_bfloat16(to_bfloat16(std::bit_cast<float>(nan))))) << nan;
+  }
 }
 
 TEST(XnnpackHalfGraph, PacksConvertedFiltersOnce) {

@@ -1,7 +1,8 @@
 """Regions under `torch.no_grad` or a switched-off autocast become part of the graph.
 
 Exports keep such a region as a graph of its own, called by a higher-order operator. Neither
-changes what is computed here. Autocast that is on does: it is refused.
+changes what is computed here. Autocast that is on does: it is refused, unless it is to bfloat16 and
+the program is about to be computed in float32.
 """
 
 from __future__ import annotations
@@ -21,42 +22,50 @@ _SET_GRAD = torch.ops.higher_order.wrap_with_set_grad_enabled
 _AUTOCAST = torch.ops.higher_order.wrap_with_autocast
 
 
-def inline_regions(program: ExportedProgram, source: torch.nn.Module) -> bool:
-    """Inlines all regions of the program, whose graph modules are attributes of `source`."""
-    changed = _inline(program.graph, source, program.graph_module)
+def inline_regions(
+    program: ExportedProgram, source: torch.nn.Module, upcasts: bool = False
+) -> bool:
+    """Inlines all regions of the program, whose graph modules are attributes of `source`.
+
+    upcasts: whether bfloat16 is computed in float32 (`edge.upcast`), so that there is nothing to
+    cast.
+    """
+    changed = _inline(program.graph, source, program.graph_module, upcasts)
     if changed:
         erase_dead(program.graph)
         program.graph_module.delete_all_unused_submodules()
     return changed
 
 
-def _inline(graph: Graph, owner: torch.nn.Module, home: GraphModule) -> bool:
+def _inline(graph: Graph, owner: torch.nn.Module, home: GraphModule, upcasts: bool) -> bool:
     """Bodies of control flow inside of a region move to `home`, which holds the whole graph."""
     changed = False
     for node in calls(graph):
         if node.target not in (_SET_GRAD, _AUTOCAST):
             continue
-        region, inputs = _region(node)
+        region, inputs = _region(node, upcasts)
         assert isinstance(region, Node)
         inner = owner.get_submodule(str(region.target))
         assert isinstance(inner, GraphModule)
         body = copy.deepcopy(inner.graph)  # the user's program stays as it is
-        _inline(body, inner, home)
+        _inline(body, inner, home, upcasts)
         _rehouse(body, inner, home)
         _replace(graph, node, body, inputs)
         changed = True
     return changed
 
 
-def _region(node: Node) -> tuple[Any, tuple[Any, ...]]:
+def _region(node: Node, upcasts: bool) -> tuple[Any, tuple[Any, ...]]:
     """The attribute that holds the region's graph, and the region's inputs."""
     if node.target is _SET_GRAD:
         return node.args[1], node.args[2:]
     _, dtype, enabled, _, region, *inputs = node.args
-    if enabled:
+    if enabled and not (upcasts and dtype == torch.bfloat16):
+        hint = f"model.to({dtype}) or .half() before torch.export"
+        if dtype == torch.bfloat16:
+            hint += ", or to_edge_transform_and_lower with a partitioner"
         raise InvalidGraphError(
-            f"{at_node(node)} autocast must be off in an export; got {dtype}; "
-            f"try model.to({dtype}) or .half() before torch.export"
+            f"{at_node(node)} autocast must be off in an export; got {dtype}; try {hint}"
         )
     return region, tuple(inputs)
 

@@ -48,6 +48,7 @@ from edgewise.edge.relative_positions import multiply_by_distance
 from edgewise.edge.resolve_symbolic_shapes import resolve_symbolic_shapes
 from edgewise.edge.several_indices import join_indices
 from edgewise.edge.unwrap_subclasses import unwrap_subclasses
+from edgewise.edge.upcast import upcast_bfloat16
 from edgewise.edge.verify import in_the_dialect, text, verify
 from edgewise.passes import Pass, PassManager, watching
 
@@ -67,10 +68,12 @@ def to_edge_program(
     keep: Keep,
     timings: Timings | None = None,
     state: Iterable[str] = (),
+    upcasts: bool = False,
 ) -> ExportedProgram:
     """A copy of `program` in the edge dialect. `keep` says which nodes stay whole.
 
-    state: buffers that other methods write: they are no constants here, either.
+    state: buffers that other methods write: they are no constants here, either. upcasts: whether
+    bfloat16 is computed in float32.
 
     The program is traced as a whole only if it writes through views or to buffers, for torch to
     functionalise it, or has parts of `torch.vmap`. Bodies of control flow are programs of their
@@ -82,7 +85,7 @@ def to_edge_program(
     start = time.perf_counter()
     program = without_vmap(program)
     edge = copy_program(program)
-    _as_exported(program)(edge)
+    _as_exported(program, upcasts)(edge)
     if functionalize(edge) is None:
         edge = copy_program(_functionalize_by_trace(edge))
         expand_auto_functionalized(edge)
@@ -90,16 +93,24 @@ def to_edge_program(
     timings.stages.append(("functionalize", time.perf_counter() - start))
     check_quantization(edge)
     with watching(_Stages(timings, edge)):
+        if upcasts:
+            _UPCAST(edge)
         _to_the_dialect(keep)(edge)
     return edge
 
 
-def _as_exported(program: ExportedProgram) -> PassManager[ExportedProgram]:
+_UPCAST = PassManager("upcast", (Pass(upcast_bfloat16),), verify, text)
+
+
+def _as_exported(program: ExportedProgram, upcasts: bool) -> PassManager[ExportedProgram]:
     """What torch.export leaves in a program that functions of tensors have no need of."""
     return PassManager(
         "export",
         (
-            Pass(lambda edge: inline_regions(edge, program.graph_module), name="inline_regions"),
+            Pass(
+                lambda edge: inline_regions(edge, program.graph_module, upcasts),
+                name="inline_regions",
+            ),
             Pass(unwrap_subclasses),
             Pass(recompose_linears),
             Pass(drop_identities),

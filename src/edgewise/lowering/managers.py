@@ -29,6 +29,7 @@ from edgewise.edge.provenance import note
 from edgewise.edge.quantization_parameters import check_quantization
 from edgewise.edge.recompose import recompose
 from edgewise.edge.resolve_symbolic_shapes import resolve_symbolic_shapes
+from edgewise.edge.upcast import computes_bfloat16, upcast_bfloat16
 from edgewise.emit import Emitted, ExecutorchBackendConfig, MemoryPlan
 from edgewise.emit.missing_kernels import missing_kernels
 from edgewise.errors import EdgewiseError, PartitionError
@@ -243,14 +244,17 @@ class EdgeProgramManager:
         """Cuts the programs as they are, or with linear layers put together again."""
         per_method = _partitioners_by_method(partitioner, self._programs)
         programs, reports, timings = {}, dict(self._reports), dict(self._timings)
+        upcasts = _upcasts(per_method)
         for name, program in self._programs.items():
             chosen = per_method.get(name, ())
-            if not chosen:
-                recompile_all(program)
-                programs[name] = program
-                continue
             lowered = copy_with_modules(program)
+            was_narrow = upcasts and upcast_bfloat16(lowered)
+            if not chosen:
+                programs[name] = lowered if was_narrow else program
+                recompile_all(programs[name])
+                continue
             builder = reports[name] = reports.get(name, ReportBuilder(name)).copy()
+            builder.upcast |= was_narrow
             start = time.perf_counter()
             with internal_errors("to_backend"), sizes_stay_open(program, "to_backend"):
                 if whole_layers:
@@ -548,13 +552,20 @@ def _make_edge(
     exported = dict(methods)
     partitioners = _partitioners_by_method(partitioner, methods)
     methods = {name: _transformed(p, partitioners.get(name, ())) for name, p in exported.items()}
+    # All methods or none: they share state.
+    upcasts = _upcasts(partitioners)
+    reports = {
+        name: ReportBuilder(name, upcast=True)
+        for name, program in methods.items()
+        if upcasts and partitioners.get(name) and computes_bfloat16(program)
+    }
     timings = {name: Timings() for name in methods}
     programs = {}
     for name, program in methods.items():
         chosen = partitioners.get(name, ())
         keeper = functools.partial(_keeper, partitioners=chosen, config=config)
         with internal_errors("to_edge"), sizes_stay_open(program, "to_edge"):
-            programs[name] = to_edge_program(program, keeper, timings[name])
+            programs[name] = to_edge_program(program, keeper, timings[name], upcasts=upcasts)
     # What one method writes changes under another one that only reads it.
     written = {t for p in programs.values() for t in p.graph_signature.buffers_to_mutate.values()}
     for name, program in methods.items():
@@ -563,7 +574,7 @@ def _make_edge(
             chosen = partitioners.get(name, ())
             keeper = functools.partial(_keeper, partitioners=chosen, config=config)
             with internal_errors("to_edge"):
-                programs[name] = to_edge_program(program, keeper, timings[name], written)
+                programs[name] = to_edge_program(program, keeper, timings[name], written, upcasts)
     for name, program in programs.items():
         add_debug_handles(program.graph)
         restore_marks(program, methods[name])
@@ -572,7 +583,12 @@ def _make_edge(
         lambda others: _make_edge(others, partitioner, constant_methods, config, manager),
     )
     made = manager or EdgeProgramManager
-    return made(programs, constant_methods, config, timings=timings, origin=origin)
+    return made(programs, constant_methods, config, reports=reports, timings=timings, origin=origin)
+
+
+def _upcasts(partitioners: Mapping[str, Sequence[Partitioner]]) -> bool:
+    everyone = [one for chosen in partitioners.values() for one in chosen]
+    return any(getattr(one, "upcasts_bfloat16", False) for one in everyone)
 
 
 def _transformed(program: ExportedProgram, partitioners: Sequence[Partitioner]) -> ExportedProgram:

@@ -28,6 +28,7 @@ class TablePartitioner(Partitioner, Generic[U]):
     tag: ClassVar[str]
     """Tags are this and a number."""
     delegation_spec: DelegationSpec
+    upcasts_bfloat16 = True  # no backend has arithmetic for it
     preserved: Sequence[torch._ops.OpOverload] = ()
     """Operators without a definition that are kept whole, too."""
 

@@ -17,7 +17,7 @@ class Remarks:
 
     def __init__(self, report: ReportData) -> None:
         self._scheme = report.scheme
-        self._is_quantized = any("quantize_per" in node.operator for node in report.nodes)
+        self.is_quantized = any("quantize_per" in node.operator for node in report.nodes)
 
     def of(self, node: NodeReport | None) -> tuple[RefusalRecord, ...]:
         """Of the node, or of the operator that it is a piece of; empty if it is not reported."""
@@ -39,7 +39,7 @@ class Remarks:
         """Whether the user has just done what the hint says: quantized the program."""
         if self._scheme:
             return "quantize=" in hint or "Quantizer" in hint
-        return self._is_quantized and "prepare_pt2e" in hint
+        return self.is_quantized and "prepare_pt2e" in hint
 
 
 def without_name(got: str) -> str:

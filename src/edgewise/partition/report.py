@@ -83,8 +83,10 @@ def chosen_report(reports: Mapping[str, DelegationReport], method: str | None) -
 class ReportBuilder:
     """Collects a report while partitioners take their turns on one method."""
 
-    def __init__(self, method: str) -> None:
+    def __init__(self, method: str, *, upcast: bool = False) -> None:
+        """upcast: whether the method's bfloat16 has become float32."""
         self._method = method
+        self.upcast = upcast
         self._refusals: dict[str, dict[str, list[RefusalReport]]] = {}
         self._taken: dict[str, tuple[str, str]] = {}
         self._facts: dict[str, NodeReport] = {}
@@ -151,7 +153,7 @@ class ReportBuilder:
             self.asked(nodes, {}, {}, KERNEL, path)
 
     def copy(self) -> ReportBuilder:
-        other = ReportBuilder(self._method)
+        other = ReportBuilder(self._method, upcast=self.upcast)
         other._refusals = {name: dict(given) for name, given in self._refusals.items()}
         other._taken = dict(self._taken)
         other._facts = dict(self._facts)
@@ -161,7 +163,7 @@ class ReportBuilder:
         return other
 
     def finish(self) -> DelegationReport:
-        report = DelegationReport(self._method, estimates=dict(self._estimates))
+        report = DelegationReport(self._method, estimates=dict(self._estimates), upcast=self.upcast)
         for name, facts in self._facts.items():
             backend, tag = self._taken.get(name, (KERNEL, ""))
             known = [source for source in facts.inputs if source in self._facts]

@@ -114,6 +114,8 @@ class ReportData:
     """What not every release has, with the first that has it."""
     cost_of_target: str = ""
     """What it took to run on the releases that were asked for."""
+    upcast: bool = False
+    """Whether bfloat16 is computed in float32."""
     others: tuple[ReportData, ...] = ()
     """Of the program's other methods, which are printed, too, where no method was asked for."""
 
@@ -149,6 +151,7 @@ class ReportData:
             "runs_on": self.runs_on,
             "uses": list(self.uses),
             "cost_of_target": self.cost_of_target,
+            "upcast": self.upcast,
             "nodes": [asdict(n) for n in self.nodes],
         }
 

@@ -70,6 +70,7 @@ def remarks(report: ReportData, limit: int = 12) -> list[str]:
     delegates = len(report.delegates)
     lines: list[str] = []
     lines += _notes(report)
+    lines += _upcast(report)
     lines += _unquantized(report)
     lines += _missing_kernels(report)
     lines += _estimates(report)
@@ -158,6 +159,16 @@ def _unquantized(report: ReportData) -> list[str]:
         text = f"{_count(moved, 'node')} only {'moves' if moved == 1 else 'move'} {them}"
         lines += [("  and " if lines else f"asked for {report.scheme}: ") + text]
     return lines
+
+
+def _upcast(report: ReportData) -> list[str]:
+    if not report.upcast:
+        return []
+    if Remarks(report).is_quantized:
+        return ["bfloat16 that is not quantized is computed in float32"]
+    return [
+        "bfloat16 is computed and stored in float32; model.half() before the export halves the file"
+    ]
 
 
 def _by_reason(unquantized: Sequence[Unquantized]) -> dict[str, list[Unquantized]]:

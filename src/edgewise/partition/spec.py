@@ -108,6 +108,9 @@ class Partitioner(ABC):
     """Whether a partition owns the constants that it reads. False: those alone that carry its tag;
     it is given the others as inputs."""
 
+    upcasts_bfloat16: ClassVar[bool] = False
+    """Whether programs for it are lowered with float32 in the place of bfloat16 (`edge.upcast`)."""
+
     @abstractmethod
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tags nodes of `exported_program` (in place) with `meta["delegation_tag"]`."""

@@ -19,6 +19,7 @@ from edgewise.edge.export import export_module
 from edgewise.edge.graph import dtype_name
 from edgewise.edge.relift import relift
 from edgewise.edge.to_edge import without_vmap
+from edgewise.edge.upcast import upcast
 from edgewise.quantize._torchao import (
     Int8DynamicActivationIntxWeightConfig,
     IntxWeightOnlyConfig,
@@ -106,7 +107,7 @@ def quantize_and_tell(
         return configured(quantizer, scheme, keep_float, applied)
 
     chosen = fresh()
-    _check_dtypes(model, chosen.dtypes)
+    _check_dtypes(model, (*chosen.dtypes, torch.bfloat16))
     check_weights(model, keep_float)
     if not scheme.uses_pt2e:
         studied: list[Batch] = []
@@ -228,7 +229,7 @@ def prepare(
             f"with inputs such as the model will see, or quantize='int8-dynamic'"
         )
     exported = _exported(model, exported, example_inputs, dynamic_shapes, example_kwargs)
-    exported = without_vmap(exported)
+    exported = upcast(without_vmap(exported))
     graph = exported.module()
     # What the model writes to its buffers while it is calibrated is not their first value.
     state = _buffers(graph)
@@ -480,7 +481,8 @@ def _check_dtypes(model: torch.nn.Module, dtypes: Sequence[torch.dtype]) -> None
     found = {one.dtype for one in tensors if one.is_floating_point()}
     if found and not found.intersection(dtypes):
         names = [dtype_name(d) for d in sorted(found, key=str)]
-        wanted = " or ".join(dtype_name(d) for d in dtypes)
+        *others, last = (dtype_name(d) for d in dtypes)
+        wanted = f"{', '.join(others)} or {last}"
         raise ValueError(
             f"[quantize] weights must be {wanted} to be quantized; got {' and '.join(names)}; "
             f"try model.float(), and inputs of float32"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/xnnpack/executor/bfloat16_conversion.h"
 #include "backends/xnnpack/executor/elementwise_fusion.h"
 #include "backends/xnnpack/executor/fused_attention.h"
 #include "backends/xnnpack/executor/fused_batch_gemm.h"
@@ -240,8 +241,18 @@ KernelChoice choose_kernels(const Graph& graph, const std::vector<Shape>& shapes
                             const FloatKernels* kernels) {
   KernelChoice choice;
   choice.refused.resize(graph.nodes.size());
+  std::vector<bool> is_taken(graph.nodes.size());
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const GraphNode& node = graph.nodes[i];
+    if (!is_bfloat16_conversion(graph, node)) continue;
+    // XNNPACK has none.
+    is_taken[i] = true;
+    choice.fusions.push_back({{i}, [&graph, &node](ProgramState& state) {
+                                return Bfloat16Conversion::make(graph, node, state);
+                              }});
+  }
   if (kernels == nullptr) return choice;
-  Choosing c{graph, shapes, Readers(graph), *kernels, std::vector<bool>(graph.nodes.size())};
+  Choosing c{graph, shapes, Readers(graph), *kernels, std::move(is_taken)};
   choose(kFirstRows, &c, &choice);
   choose(kRows, &c, &choice);
   for (std::vector<size_t>& group : elementwise_groups(graph, shapes, c.is_taken)) {

@@ -26,7 +26,7 @@ def needs(payload: bytes | memoryview) -> Iterator[Need]:
         if tensor.datatype == _QBINT8:
             yield Need("8-bit weights in groups", None)
         if tensor.datatype == _BF16:
-            yield Need("bfloat16 in XNNPACK", (1, 5), is_ours=False)
+            yield Need("bfloat16 in XNNPACK", (1, 5))
     for node in graph.xnodes or []:
         member = node.xnode_union
         number, table = (

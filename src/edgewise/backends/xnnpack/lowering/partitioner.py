@@ -52,7 +52,7 @@ class XnnpackPartitioner(TablePartitioner[Node]):
     force_non_static_weights_for_f32_linear: weights and biases of floating-point linear layers
     are inputs of the delegates, which the program holds. LSTM and GRU become linear layers, step
     by step.
-    enable_bf16: must be False. Operators in bfloat16 run outside of delegates.
+    enable_bf16: has no effect. bfloat16 is computed in float32, in delegates like any other.
     """
 
     table = TABLE
@@ -68,17 +68,13 @@ class XnnpackPartitioner(TablePartitioner[Node]):
         force_non_static_weights_for_f32_linear: bool = False,
         enable_bf16: bool = False,
     ) -> None:
-        if enable_bf16:
-            raise ValueError(
-                "[XnnpackPartitioner] has no delegates in bfloat16; got enable_bf16=True; "
-                "try model.half() or model.float() before the export"
-            )
         self.configs = None if configs is None else frozenset(_checked_configs(configs))
         self.config_precisions = frozenset(_checked_precisions(config_precisions))
         for name, option in (
             ("per_op_mode", per_op_mode),
             ("verbose", verbose),
             ("force_non_static_weights_for_f32_linear", force_non_static_weights_for_f32_linear),
+            ("enable_bf16", enable_bf16),
         ):
             if not isinstance(option, bool):
                 raise TypeError(
