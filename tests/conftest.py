@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
 from collections.abc import Callable, Iterator
@@ -31,6 +32,17 @@ settings.load_profile("edgewise")
 # Pytest would listen to torch's structured trace, which then is written for each export: a quarter
 # of its time.
 setattr(logging.getLogger("torch.__trace"), "addHandler", lambda handler: None)  # noqa: B010
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What is imported by now stays: collections of garbage need not walk over a million objects
+    of torch's, nor each phase of each test be told to its eighty loggers."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 10)
+    for name, logger in logging.root.manager.loggerDict.items():
+        if name.startswith("torch.") and not getattr(logger, "propagate", True):
+            setattr(logger, "addHandler", lambda handler: None)  # noqa: B010
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:

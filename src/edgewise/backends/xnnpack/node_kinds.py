@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, Flag, auto
+from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -28,17 +29,17 @@ class Layout:
     open_sizes: tuple[str, ...] = ()
     """Fields with sizes, of which a symbolic one is written as 0."""
 
-    @property
+    @cached_property
     def fields(self) -> dict[str, str]:
         """Type by name, in the order of the wire format."""
         pairs = (field.partition(":") for field in self.declared.split())
         return {name: kind or "uint" for name, _, kind in pairs}
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[str, ...]:
         return tuple(n for n in self.fields if n.endswith("_id") and not n.startswith("output"))
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[str, ...]:
         return tuple(n for n in self.fields if n.endswith("_id") and n.startswith("output"))
 
