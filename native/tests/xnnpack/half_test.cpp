@@ -415,6 +415,40 @@ TEST(XnnpackHalfGraph, LeavesOutConversionsThatAreInTheProgram) {
   EXPECT_EQ(kinds_of(make, has_half_kernel, Type::bf16), expected);
 }
 
+HostTensor filled(Type type, const Floats& numbers) {
+  if (type == Type::fp32) return std::move(HostTensor(ScalarType::kFloat, {2, 9}).fill(numbers));
+  Halves halves;
+  for (float number : numbers) halves.push_back(to_bits(type, number));
+  const ScalarType scalar = type == Type::bf16 ? ScalarType::kBFloat16 : ScalarType::kHalf;
+  HostTensor result(scalar, {2, 9});
+  std::memcpy(result.tensor().data<std::byte>(), halves.data(), halves.size() * sizeof(uint16_t));
+  return result;
+}
+
+// Of numbers that all of them hold; with and without kernels of ours.
+TEST(XnnpackHalfGraph, ConvertsBetweenAllFloats) {
+  constexpr Type kTypes[] = {Type::fp32, Type::fp16, Type::bf16};
+  const Floats numbers = ramp(18, -1);
+  for (const Type from : kTypes) {
+    for (const Type to : kTypes) {
+      PayloadBuilder b;
+      const uint32_t x = b.input({2, 9}, from), out = b.output({2, 9}, to);
+      b.unary(Node::XNNConvert, x, out);
+      const auto bytes = b.bytes();
+      for (const bool own_kernels : {true, false}) {
+        auto delegate = make_delegate(bytes, nullptr, nullptr, 1, own_kernels);
+        ASSERT_TRUE(delegate.ok()) << delegate.status().message();
+        HostTensor input = filled(from, numbers), expected = filled(to, numbers);
+        HostTensor output = filled(to, Floats(18));
+        ASSERT_TRUE(run(**delegate, {&input, &output}).ok());
+        EXPECT_EQ(
+            std::memcmp(output.memory.data(), expected.memory.data(), expected.tensor().nbytes()),
+            0);
+      }
+    }
+  }
+}
+
 TEST(XnnpackHalfGraph, RoundsToBfloat16AsPyTorch) {
   struct Rounded {
     uint32_t wide;
