@@ -259,7 +259,6 @@ class _Captured:
 
     def __init__(self, program: ExportedProgram, flow: ControlFlow) -> None:
         self._program = program
-        self._flow = flow
         self._constants = Constants(program)
         self._plain = [v for v in flow.captured if v not in self._constants]
         self._by_target = {s.target: name for name, s in self._constants.specs.items()}

@@ -52,7 +52,6 @@ class SizeMaker:
 
     def __init__(self, graph: Graph, sources: list[Node]) -> None:
         self._graph = graph
-        self._after: Node | None = None
         self._made: dict[Any, Node | int] = {}
         self._sources: dict[Any, tuple[Node, int]] = {}
         self._multiples: dict[Any, tuple[Any, int]] = {}

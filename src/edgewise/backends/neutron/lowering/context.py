@@ -367,8 +367,3 @@ def moved(value: Real, move: Callable[[Tensor], Tensor]) -> Real:
 
 def described(node: Node) -> str:
     return f"{node.name} ({op_name(node)})"
-
-
-def real_of(data: torch.Tensor, quant: Quant) -> torch.Tensor:
-    """Real numbers, in float64."""
-    return (data.double() - quant.zero_point) * quant.scale

@@ -70,10 +70,3 @@ def limited(*names: str) -> Constraint:
         return None
 
     return Constraint(f"{' and '.join(names)} of at most {KERNEL_LIMIT}", check)
-
-
-def is_false(name: str) -> Constraint:
-    def check(q: Query) -> str | None:
-        return f"{name}={q.args[name]}" if q.args[name] else None
-
-    return Constraint(f"{name}=False", check)
