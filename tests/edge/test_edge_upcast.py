@@ -16,7 +16,18 @@ import edgewise
 from edgewise.backends.xnnpack import XnnpackPartitioner
 from edgewise.edge.upcast import computes_bfloat16, upcast
 from edgewise.emit import ExecutorchBackendConfig, MemoryPlanningConfig
-from support import RUNTIMES, Fn, assert_close, eager, eager64, export, lower, operators
+from support import (
+    RUNTIMES,
+    Fn,
+    assert_close,
+    eager,
+    eager64,
+    export,
+    kinds,
+    lower,
+    operators,
+    payloads,
+)
 
 BF16 = torch.bfloat16
 ROUNDED = 2**-8
@@ -292,6 +303,25 @@ def test_it_is_quantized(scheme: str) -> None:
     assert operators(program.buffer).count("delegate") == 1
     smaller = edgewise.compile(module.float(), x.float(), verbose=False)
     assert len(program.buffer) < 0.6 * len(smaller.buffer)
+
+
+def test_layers_that_torchao_quantized_are() -> None:
+    from torchao.quantization import Int8DynamicActivationIntxWeightConfig, PerGroup, quantize_
+
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(64, 32, dtype=BF16)).eval()
+    config = Int8DynamicActivationIntxWeightConfig(
+        weight_dtype=torch.int4, weight_granularity=PerGroup(32)
+    )
+    quantize_(module, config)
+    x = torch.randn(4, 64).to(BF16)
+    program = lower(module, (x,))
+    (delegate,) = payloads(program.buffer)
+    assert kinds(delegate) == ["Convert", "FullyConnected"]
+    ((got,),) = RUNTIMES["ours"](program.buffer, (x,))
+    (want,) = eager(module, (x,))
+    assert got.dtype == BF16
+    assert float((got - want).norm() / want.norm()) < 0.02  # rows of 8 bits
 
 
 @pytest.mark.parametrize("backend", ["ethos-u55-128", "neutron-imxrt700-reference"])
