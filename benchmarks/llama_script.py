@@ -65,6 +65,12 @@ CASES: dict[str, tuple[str, bool, str]] = {
     "float32": ("small", True, f"{_SDPA} {_XNNPACK} -d fp32"),
     "float32, portable kernels": ("small", True, f"{_SDPA} -d fp32"),
     "float32, attention taken apart": ("small", True, f"-kv {_XNNPACK} -d fp32"),
+    "bfloat16": ("small", True, f"{_SDPA} {_XNNPACK} --xnnpack-enable-bf16 -d bf16"),
+    "8da4w in bfloat16": (
+        "small",
+        False,
+        f"{_SDPA} {_XNNPACK} --xnnpack-enable-bf16 {_4BITS} -d bf16",
+    ),
     "all logits": ("small", True, f"{_SDPA} {_XNNPACK} --generate_full_logits -d fp32"),
     "8da4w": ("small", False, f"{_SDPA} {_XNNPACK} {_4BITS} -d fp32"),
     "8da4w, linear layers alone": ("small", False, f"{_SDPA} -X {_4BITS} -E 8,0 -d fp32"),
