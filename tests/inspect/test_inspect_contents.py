@@ -162,9 +162,6 @@ def test_damaged_files(name: str) -> None:
 @pytest.mark.peer
 def test_files_of_the_peer() -> None:
     pytest.importorskip("executorch", reason="extra [peer]")
-    import logging
-
-    logging.disable(logging.WARNING)
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import (
         XnnpackPartitioner as PeerPartitioner,
     )

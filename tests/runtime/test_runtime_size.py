@@ -26,8 +26,10 @@ from edgewise.runtime import _native
 # with AVX2 are 41 kB. The same rows and 8-bit convolutions by the dot products of AVX-VNNI, three
 # times XNNPACK's products in a cycle of a language model's weights, are 40 kB. Runs of indices,
 # moved at once for up to 28 times less time, are 2 kB. Attention under a mask, in 0.6 to 0.8 of the
-# time, is 4 kB; norms of rows as one operator, a third of the time, are 12 kB.
-MODULE_BUDGET = 4_262_000
+# time, is 4 kB; norms of rows as one operator, a third of the time, are 12 kB. Parts of tensors
+# that are written in place, for half of the time of linear attention, and delegates in bfloat16
+# are 6 kB.
+MODULE_BUDGET = 4_268_000
 
 
 @pytest.mark.skipif(

@@ -99,6 +99,24 @@ CASES: dict[str, Case] = {
         (0,),
         "a static range of a static size; got",
     ),
+    "select_scatter: size": (
+        Fn(lambda x: torch.select_scatter(x, x[0] * 2, 0, 1)),
+        (MATRIX,),
+        (0,),
+        "the size along dim is static; got",
+    ),
+    "select_scatter: beside a symbolic size": (
+        Fn(lambda x: torch.select_scatter(x, x[:, 0] * 2, 1, 1)),
+        (MATRIX,),
+        (0,),
+        "",
+    ),
+    "select_scatter: several symbolic sizes": (
+        Fn(lambda x: torch.select_scatter(x, x[:, 0] * 2, 1, 1)),
+        (IMAGE,),
+        (0, 2, 3),
+        "",
+    ),
     "lstm: steps": (
         nn.LSTM(5, 4),
         (LONG,),

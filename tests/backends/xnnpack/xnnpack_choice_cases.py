@@ -73,6 +73,13 @@ ACCEPTED: dict[str, dict[str, Accepted]] = {
         "all": fn(lambda x, y: torch.slice_scatter(x, y * 2), MATRIX, t(3, 5)),
         "another layout": fn(lambda x, y: torch.slice_scatter(x, y.t(), 1, 1, 3), MATRIX, t(2, 3)),
     },
+    "select_scatter": {
+        "": fn(lambda x, y: torch.select_scatter(x, y, 1, 2), MATRIX, t(3)),
+        "the first": fn(lambda x, y: torch.select_scatter(x, y, 0, 0), MATRIX, t(5)),
+        "the last": fn(lambda x, y: torch.select_scatter(x, y * 2, -1, -1), MATRIX, t(3)),
+        "the only one": fn(lambda x, y: torch.select_scatter(x, y, 0, 0), t(1, 5), t(5)),
+        "of an image": fn(lambda x, y: torch.select_scatter(x, y, 1, 1), IMAGE, t(2, 7, 5)),
+    },
     "roll": {
         "": fn(lambda x: x.roll(2, 1)),
         "two dimensions": fn(lambda x: torch.roll(x, (-1, -2), (2, 3)), IMAGE),

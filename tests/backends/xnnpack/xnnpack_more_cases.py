@@ -52,6 +52,8 @@ UNREACHED = {
     ("upsample_nearest", "static sizes"): SYMBOLIC,
     ("roll", "static sizes and shifts"): SYMBOLIC,
     ("slice_scatter", "a static range of a static size"): SYMBOLIC,
+    ("select_scatter", "the size along dim is static"): SYMBOLIC,
+    ("select_scatter", "at most one symbolic size"): SYMBOLIC,
     ("clamp_tensor", "operands of one data type"): "other types are refused before",
     ("where", "constant condition"): "a computed one is boolean, which is refused before",
 }

@@ -12,6 +12,7 @@
 #include "backends/xnnpack/executor/fused_normalization.h"
 #include "backends/xnnpack/executor/fused_row_gemm.h"
 #include "backends/xnnpack/executor/fused_unary.h"
+#include "backends/xnnpack/executor/fused_update.h"
 #include "backends/xnnpack/executor/fused_weight_only.h"
 #include "backends/xnnpack/executor/fused_winograd.h"
 #include "backends/xnnpack/executor/int8_convolution.h"
@@ -185,6 +186,20 @@ Found unary(const Choosing& c, size_t i, const char** rule) {
                 }};
 }
 
+Found update(const Choosing& c, size_t i, const char** rule) {
+  constexpr size_t kMostSmall = 4096;
+  const auto nodes = update_nodes(c.graph, c.shapes, c.readers, c.is_taken, i);
+  if (!nodes) return {};
+  if (c.shapes[nodes->out].elements() <= kMostSmall) {
+    *rule = "more than 4,096 elements";
+    return {};
+  }
+  return Fusion{nodes->nodes,
+                [&graph = c.graph, &shapes = c.shapes, nodes = *nodes](ProgramState& state) {
+                  return FusedUpdate::make(graph, shapes, nodes, state);
+                }};
+}
+
 struct KernelRow {
   const char* kernel;
   NodeKind kinds[5];  // of the node that it starts from
@@ -211,6 +226,7 @@ constexpr KernelRow kRows[] = {
     {"GEMM", {NodeKind::kConv2d, NodeKind::kFullyConnected}, gemm},
     {"Convolution", {NodeKind::kConv2d}, convolution},
     {"Batch GEMM", {NodeKind::kBatchMatrixMultiply}, batch_gemm},
+    {"Update", {NodeKind::kConcatenate2, NodeKind::kConcatenate3}, update},
     {"Unary",
      {NodeKind::kExp, NodeKind::kSin, NodeKind::kCos, NodeKind::kLog, NodeKind::kSquareRoot},
      unary},

@@ -9,11 +9,13 @@ A choice is a minimum and a maximum: `min(x, inf)` is x and `min(x, -inf)` is -i
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.fx import Node
 
+from edgewise.backends.xnnpack.lowering import reshape
 from edgewise.backends.xnnpack.lowering.accuracy import NAN_AMONG
 from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
 from edgewise.backends.xnnpack.lowering.table import (
@@ -23,6 +25,7 @@ from edgewise.backends.xnnpack.lowering.table import (
     constant,
     define,
     equals,
+    static_dim,
 )
 from edgewise.backends.xnnpack.operators.resample import repeat_each
 from edgewise.edge.graph import shape_of
@@ -247,13 +250,11 @@ define(
 )
 
 
-def _slice_scatter(to: Lowering, node: Node, args: Args) -> Operand:
-    x = to.ref(args["self"])
-    part = to.b.convert(to.ref(args["src"]), x.dtype)
-    dim = args["dim"] % x.rank
+def _with_part(to: Lowering, x: Ref, part: Ref, dim: int, start: int) -> Ref:
+    """x with the part in the place of its own elements from `start` on."""
+    part = to.b.convert(part, x.dtype)
     size, length = x.shape[dim], part.shape[dim]
     assert isinstance(size, int) and isinstance(length, int)
-    start, _, _ = slice(args["start"], None).indices(size)
     parts = [part]
     if start > 0:
         parts.insert(0, to.b.slice(x, dim, 0, start))
@@ -262,10 +263,37 @@ def _slice_scatter(to: Lowering, node: Node, args: Args) -> Operand:
     return join(to, parts, dim)
 
 
+def _slice_scatter(to: Lowering, node: Node, args: Args) -> Operand:
+    x = to.ref(args["self"])
+    dim = args["dim"] % x.rank
+    size = x.shape[dim]
+    assert isinstance(size, int)
+    start, _, _ = slice(args["start"], None).indices(size)
+    return _with_part(to, x, to.ref(args["src"]), dim, start)
+
+
+def _select_scatter(to: Lowering, node: Node, args: Args) -> Operand:
+    x = to.ref(args["self"])
+    dim = args["dim"] % x.rank
+    size = x.shape[dim]
+    assert isinstance(size, int)
+    part = to.b.view(to.ref(args["src"]), _with_ones(x.shape, dim))
+    return _with_part(to, x, part, dim, args["index"] % size)
+
+
 def _static_scatter(q: Query) -> str | None:
     shape, dim = shape_of(q.args["self"]), q.args["dim"]
     found = {"start": q.args["start"] or 0, "end": q.args["end"] or 0, "size": shape[dim]}
     return None if all(isinstance(v, int) for v in found.values()) else f"{found}"
+
+
+def _with_ones(shape: Sequence[Any], dim: int) -> list[Any]:
+    return [1 if d == dim % len(shape) else size for d, size in enumerate(shape)]
+
+
+def _reshapable_part(q: Query) -> str | None:
+    shape = shape_of(q.args["self"])
+    return reshape.refusal(shape_of(q.args["src"]), _with_ones(shape, q.args["dim"]))
 
 
 define(
@@ -273,5 +301,12 @@ define(
     (aten.slice_scatter.default,),
     _slice_scatter,
     (equals("step", 1), Constraint("a static range of a static size", _static_scatter)),
+    also="slices around the new part, concatenated",
+)
+define(
+    "select_scatter",
+    (aten.select_scatter.default,),
+    _select_scatter,
+    (static_dim(), Constraint("at most one symbolic size", _reshapable_part)),
     also="slices around the new part, concatenated",
 )
