@@ -171,6 +171,7 @@ CASES = {
     "in place": Case(lambda: Fn(in_place)),
     "written input": Case(lambda: Fn(written_input)),
     "several": Case(lambda: Fn(several)),
+    "a cast that is returned": Case(lambda: Fn(lambda x: (x.float().exp().to(BF16), x.float()))),
     "float32 around": Case(lambda: Fn(lambda x: (x.to(BF16).exp() + 1).float()), is_narrow=False),
 }
 

@@ -105,11 +105,13 @@ def _upcast(program: ExportedProgram, *, casts_borders: bool) -> None:
                 _note_wide(node)
         elif node.op != "output" and not _is_exact(node):
             if node.op == "call_function" and control_flow(node) is None:
-                node.args = map_aggregate(node.args, _wide_type)  # type: ignore[assignment]
-                node.kwargs = map_aggregate(node.kwargs, _wide_type)  # type: ignore[assignment]
+                node.args = map_aggregate(node.args, _wide_type)
+                node.kwargs = map_aggregate(node.kwargs, _wide_type)
             _note_wide(node)
     for node in aliases:
-        _copy_instead(node)
+        copy = _copy_instead(node)
+        if node in narrow:
+            narrow.add(copy)
     if casts_borders:
         _cast_inputs(graph)
         _cast_outputs(program, narrow)
@@ -158,11 +160,12 @@ def _upcast_state(program: ExportedProgram) -> set[str]:
         value = table.get(spec.target) if spec.target is not None else None
         if not isinstance(value, torch.Tensor):
             continue
-        lifted.add(spec.arg.name)  # type: ignore[union-attr]
+        lifted.add(spec.arg.name)
         if value.dtype != NARROW:
             continue
         # Weights that share memory share it afterwards.
-        key = (value.data_ptr() or id(value), value.shape, value.stride())
+        address = 0 if isinstance(value, FakeTensor) else value.data_ptr()
+        key = (address or id(value), value.shape, value.stride())
         if key not in known:
             known[key] = value.detach().to(WIDE)
         wide = known[key]
@@ -171,13 +174,14 @@ def _upcast_state(program: ExportedProgram) -> set[str]:
     return lifted
 
 
-def _copy_instead(node: Node) -> None:
+def _copy_instead(node: Node) -> Node:
     with node.graph.inserting_before(node):
         options = {k: v for k, v in node.kwargs.items() if k == "memory_format"}
         copy = call(
             node.graph, aten.clone.default, [node.args[0]], node, node.meta["val"], **options
         )
     replace(node, copy)
+    return copy
 
 
 def _cast_inputs(graph: Graph) -> None:
@@ -203,10 +207,11 @@ def _cast_outputs(program: ExportedProgram, narrow: Collection[Node]) -> None:
     assert isinstance(values, (tuple, list))
     made = list(values)
     for index, spec in enumerate(program.graph_signature.output_specs):
+        value = values[index]
         is_seen = spec.kind in (OutputKind.USER_OUTPUT, OutputKind.USER_INPUT_MUTATION)
-        if is_seen and values[index] in narrow and not _is_narrow(values[index]):
+        if is_seen and isinstance(value, Node) and value in narrow and not _is_narrow(value):
             with program.graph.inserting_before(returned):
-                made[index] = _cast(values[index], NARROW)
+                made[index] = _cast(value, NARROW)
     returned.args = (tuple(made),)
 
 
