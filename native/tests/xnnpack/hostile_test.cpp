@@ -92,7 +92,7 @@ const Case kCases[] = {
     {"id_twice", [](auto& b) { b.tensor(4).id_out = 3; }, "unique"},
     {"datatype_0", [](auto& b) { b.tensor(3).datatype = fb::XNNDatatype::invalid; }, "datatype"},
     {"datatype_99", [](auto& b) { b.tensor(3).datatype = fb::XNNDatatype(99); }, "got 99"},
-    {"bf16", [](auto& b) { b.tensor(3).datatype = fb::XNNDatatype::bf16; }, "got bf16"},
+    {"bf16", [](auto& b) { b.tensor(3).datatype = fb::XNNDatatype::bf16; }, "result bf16"},
     {"quantized_without_scale", [](auto& b) { b.tensor(3).datatype = fb::XNNDatatype::qint8; },
      "without quantization"},
     {"rank_7", [](auto& b) { b.tensor(0).dims.assign(7, 1), b.tensor(0).num_dims = 7; },

@@ -6,6 +6,8 @@
 
 #include "payload_builder.h"
 
+#include "backends/xnnpack/executor/float_kernels.h"
+
 namespace edgewise::xnnpack {
 namespace {
 
@@ -13,6 +15,8 @@ using Node = fb::XNodeUnion;
 using Floats = std::vector<float>;
 
 constexpr uint32_t kRows = 24, kColumns = 200;
+// In each test, where this CPU has kernels of ours.
+const size_t kUpdates = float_kernels() == nullptr ? 0 : 2;
 
 Floats ramp(size_t count, float first) {
   Floats result(count);
@@ -124,7 +128,7 @@ TEST_P(XnnpackUpdate, ReplacesRows) {
     const Ran ran = run_with(b, {{kRows, data}, {length, row}}, 1, own_kernels);
     ASSERT_EQ(ran.outputs.size(), 1u);
     EXPECT_EQ(ran.outputs[0], expected);
-    EXPECT_EQ(ran.updates, own_kernels ? 2u : 0u);
+    EXPECT_EQ(ran.updates, own_kernels ? kUpdates : 0u);
   }
 }
 
@@ -155,7 +159,7 @@ TEST(XnnpackUpdateGraph, LeavesATensorThatIsReadLater) {
   ASSERT_EQ(ran.outputs.size(), 2u);
   EXPECT_EQ(ran.outputs[0], replaced(data, row, 7));
   EXPECT_EQ(ran.outputs[1], expected);
-  EXPECT_EQ(ran.updates, 2u);
+  EXPECT_EQ(ran.updates, kUpdates);
 }
 
 // Rows that move by the way are no update.
