@@ -93,13 +93,8 @@ def to_edge_program(
     timings.stages.append(("functionalize", time.perf_counter() - start))
     check_quantization(edge)
     with watching(_Stages(timings, edge)):
-        if upcasts:
-            _UPCAST(edge)
-        _to_the_dialect(keep)(edge)
+        _to_the_dialect(keep, upcasts)(edge)
     return edge
-
-
-_UPCAST = PassManager("upcast", (Pass(upcast_bfloat16),), verify, text)
 
 
 def _as_exported(program: ExportedProgram, upcasts: bool) -> PassManager[ExportedProgram]:
@@ -122,11 +117,12 @@ def _as_exported(program: ExportedProgram, upcasts: bool) -> PassManager[Exporte
     )
 
 
-def _to_the_dialect(keep: Keep) -> PassManager[ExportedProgram]:
+def _to_the_dialect(keep: Keep, upcasts: bool) -> PassManager[ExportedProgram]:
     """Of a functional program."""
     return PassManager(
         "edge",
         (
+            *((Pass(upcast_bfloat16),) if upcasts else ()),
             Pass(_separate_complex_numbers, name="separate_complex_numbers"),
             Pass(fold_batch_norm),
             Pass(fuse_quantized_embeddings),
