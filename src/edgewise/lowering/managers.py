@@ -247,11 +247,11 @@ class EdgeProgramManager:
         upcasts = _upcasts(per_method)
         for name, program in self._programs.items():
             chosen = per_method.get(name, ())
-            lowered = copy_with_modules(program)
+            lowered = copy_with_modules(program) if chosen or upcasts else program
             was_narrow = upcasts and upcast_bfloat16(lowered)
             if not chosen:
-                programs[name] = lowered if was_narrow else program
-                recompile_all(programs[name])
+                recompile_all(lowered)
+                programs[name] = lowered
                 continue
             builder = reports[name] = reports.get(name, ReportBuilder(name)).copy()
             builder.upcast |= was_narrow
