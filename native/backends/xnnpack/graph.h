@@ -92,6 +92,11 @@ struct GraphNode {
   bool is_windowed() const;
   bool is_convolution() const;  // of the three kinds
   bool is_concatenation() const;
+  // The axis of a concatenation of tensors of this rank, counted from the first; infer_shapes() has
+  // approved it.
+  size_t axis_in(size_t rank) const {
+    return static_cast<size_t>(axis < 0 ? axis + static_cast<int32_t>(rank) : axis);
+  }
   bool is_bounded() const;  // by min or max
   // Its index and those of the nodes that were fused into it.
   void add_indices(std::vector<uint32_t>* indices) const;

@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 from edgewise.edge.bodies import control_flow, transform_bodies
 from edgewise.edge.graph import call, calls, is_getitem, replace, tensors_of
 from edgewise.edge.inline_regions import inline_regions
-from edgewise.edge.program import Constants, copy_with_modules, output_node, sync_outputs
+from edgewise.edge.program import copy_with_modules, output_node, sync_outputs
 
 __all__ = ["computes_bfloat16", "upcast", "upcast_bfloat16"]
 
@@ -154,7 +154,7 @@ def _becomes_alias(node: Node) -> bool:
 def _upcast_state(program: ExportedProgram) -> set[str]:
     """Parameters, buffers and constants in float32. Returns the names of all their placeholders."""
     known: dict[tuple[Any, ...], torch.Tensor] = {}
-    lifted = set(Constants(program).specs)
+    lifted: set[str] = set()
     for spec in program.graph_signature.input_specs:
         table = program.state_dict if spec.target in program.state_dict else program.constants
         value = table.get(spec.target) if spec.target is not None else None

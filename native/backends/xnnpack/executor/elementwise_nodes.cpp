@@ -135,8 +135,7 @@ struct Maker {
   }
   bool make_concatenation() {
     const Steps steps = row_major(out());
-    const auto axis = static_cast<size_t>(
-        node.axis < 0 ? node.axis + static_cast<int32_t>(out().rank) : node.axis);
+    const size_t axis = node.axis_in(out().rank);
     size_t offset = 0;
     for (uint32_t input : node.inputs) {
       if (!add(shapes[input], steps, input, row_major(shapes[input]))) return false;

@@ -27,8 +27,7 @@ std::optional<UpdateNodes> update_nodes(const Graph& graph, const std::vector<Sh
   UpdateNodes found;
   found.out = join.outputs[0];
   const Shape& out = shapes[found.out];
-  const auto rank = static_cast<int32_t>(out.rank);
-  found.axis = static_cast<size_t>(join.axis < 0 ? join.axis + rank : join.axis);
+  found.axis = join.axis_in(out.rank);
   size_t start = 0;
   for (const uint32_t input : join.inputs) {
     const size_t writer = readers.writer[input];

@@ -116,11 +116,7 @@ struct Copy {
 
   static Run run_of(const GraphNode& node, const std::vector<Shape>& shapes, size_t index) {
     const Shape& first = shapes[node.inputs[0]];
-    const auto rank = static_cast<int32_t>(first.rank);
-    size_t axis = 0;
-    if (node.is_concatenation()) {
-      axis = static_cast<size_t>(node.axis < 0 ? node.axis + rank : node.axis);
-    }
+    const size_t axis = node.is_concatenation() ? node.axis_in(first.rank) : 0;
     Run run{.count = first.leading(axis)};
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const size_t own = shapes[node.inputs[i]].elements() / run.count;
