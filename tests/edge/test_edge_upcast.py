@@ -306,6 +306,44 @@ def test_it_is_quantized(scheme: str) -> None:
     assert len(program.buffer) < 0.6 * len(smaller.buffer)
 
 
+class Writes(nn.Module):
+    """Its first input is a cache that the caller keeps."""
+
+    def __init__(self, write: Callable[[torch.Tensor, torch.Tensor], object]) -> None:
+        super().__init__()
+        self.linear, self.write = nn.Linear(8, 8), write
+
+    def forward(self, cache: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        y = self.linear(x)
+        self.write(cache, y)
+        return cache.sum(0) + y
+
+
+WRITES = {
+    "itself": lambda cache, y: cache.add_(y),
+    "a row": lambda cache, y: cache[1].copy_(y[0]),
+    "a view": lambda cache, y: cache.view(-1).mul_(y.sum()),
+    "by an index": lambda cache, y: cache.index_copy_(0, torch.tensor([2]), y[:1]),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_quantized_program_writes_to_its_input(write: str) -> None:
+    torch.manual_seed(0)
+    module = Writes(WRITES[write]).to(BF16)
+    cache, x = torch.randn(3, 8).to(BF16), X.to(BF16)
+    before = cache.clone()
+    program = edgewise.compile(
+        module, (cache, x), quantize="int8", calibration=[(cache.clone(), x)], verbose=False
+    )
+    assert torch.equal(cache, before)
+    got, want = cache.clone(), cache.clone()
+    edgewise.load(program.buffer)(got, x)
+    module(want, x)
+    assert not torch.equal(want, before)
+    assert torch.cosine_similarity((got - before).flatten(), (want - before).flatten(), 0) > 0.99
+
+
 def test_layers_that_torchao_quantized_are() -> None:
     from torchao.quantization import Int8DynamicActivationIntxWeightConfig, PerGroup, quantize_
 

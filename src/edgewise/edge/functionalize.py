@@ -126,6 +126,13 @@ def writes_in_custom_operators(program: ExportedProgram) -> bool:
     )
 
 
+def written(graph: Graph) -> set[Node]:
+    """Nodes whose memory an operator writes, or may write, under any of their names."""
+    mutating = [node for node in graph.nodes if _mutates(node) and not _writes_nothing(node)]
+    aliases = _alias_sets(graph) if mutating else {}
+    return {name for node in mutating for base in _written_by(node) for name in aliases[base]}
+
+
 def functionalize(program: ExportedProgram) -> bool | None:
     """Rewrites in place. True or False: whether it modified; None: it takes a trace."""
     states = state_placeholders(program)
@@ -219,6 +226,21 @@ def _writes_statistics(node: Node) -> bool:
         return False
     named = arguments(node)
     return bool(named[trained]) and named["running_mean"] is not None
+
+
+def _written_by(node: Node) -> list[Node]:
+    target = node.target
+    assert isinstance(target, torch._ops.OpOverload)
+    named = arguments(node)
+    if _writes_statistics(node):
+        given = [named["running_mean"], named["running_var"]]
+    else:
+        given = [
+            named[a.name]
+            for a in target._schema.arguments
+            if a.alias_info is not None and a.alias_info.is_write
+        ]
+    return [base for value in given for base in _nodes_in(value)]
 
 
 def _functional_twin(node: Node) -> torch._ops.OpOverload | None:
@@ -320,7 +342,7 @@ def _sources_aliased_by(node: Node) -> list[Node]:
         sources = []
     found: list[Node] = []
     for source in sources:
-        found += [source] if isinstance(source, Node) else _nodes_in(source)
+        found += _nodes_in(source)
     return found
 
 
@@ -332,9 +354,8 @@ def _is_unsafe(node: Node) -> bool:
 
 
 def _nodes_in(argument: object) -> list[Node]:
-    if isinstance(argument, (list, tuple)):
-        return [item for item in argument if isinstance(item, Node)]
-    return []
+    items = argument if isinstance(argument, (list, tuple)) else (argument,)
+    return [item for item in items if isinstance(item, Node)]
 
 
 def _is_opaque_composite(target: torch._ops.OpOverload) -> bool:

@@ -19,6 +19,7 @@ from torch.fx.node import map_aggregate
 from torch.utils import _pytree as pytree
 
 from edgewise.edge.bodies import control_flow, transform_bodies
+from edgewise.edge.functionalize import written
 from edgewise.edge.graph import call, calls, is_getitem, replace, tensors_of
 from edgewise.edge.inline_regions import inline_regions
 from edgewise.edge.program import copy_with_modules, output_node, sync_outputs
@@ -28,6 +29,8 @@ __all__ = ["computes_bfloat16", "upcast", "upcast_bfloat16"]
 aten = torch.ops.aten
 NARROW, WIDE = torch.bfloat16, torch.float32
 _CAST = aten._to_copy.default
+_CASTS = {_CAST: 0, aten.copy_.default: 1}
+"""What casts at the borders, and the index of the argument that is cast."""
 
 _OF_ANY_FLOAT = {"aten", "prims", "quantized_decomposed", "torchao", "llama", "edgewise"}
 """Namespaces of operators that compute the same in float32."""
@@ -73,7 +76,7 @@ def _computes_narrow(node: Node) -> bool:
     """Whether the node has a result in bfloat16, and is no cast that this pass leaves."""
     if node.op == "placeholder" or not _is_narrow(node) or _is_exact(node):
         return False
-    is_cast = node.target is _CAST and not _is_narrow(node.all_input_nodes[0])
+    is_cast = node.target in _CASTS and not _is_narrow(node.args[_CASTS[node.target]])
     return not (is_cast and all(u.op == "output" or _is_exact(u) for u in node.users))
 
 
@@ -185,19 +188,29 @@ def _copy_instead(node: Node) -> Node:
 
 
 def _cast_inputs(graph: Graph) -> None:
-    """Those that are bfloat16 still, for what computes with them."""
+    """Those that are bfloat16 still, for what computes with them. What is written to a cast, as an
+    export that is not functional may say, goes to its input at the end."""
     inputs = [node for node in graph.nodes if node.op == "placeholder"]
-    for node in reversed(inputs):
-        if _is_narrow(node):
-            _cast_for_users(node, inputs[-1])
+    casts = {
+        node: cast
+        for node in reversed(inputs)
+        if _is_narrow(node) and (cast := _cast_for_users(node, inputs[-1])) is not None
+    }
+    changed = written(graph)
+    with graph.inserting_before(output_node(graph)):
+        for node, cast in casts.items():
+            if cast in changed:
+                call(graph, aten.copy_.default, [node, cast], node, node.meta["val"])
 
 
-def _cast_for_users(node: Node, after: Node) -> None:
+def _cast_for_users(node: Node, after: Node) -> Node | None:
     users = {user for user in node.users if user.op != "output" and not _is_exact(user)}
-    if users:
-        with node.graph.inserting_after(after):
-            cast = _cast(node, WIDE)
-        node.replace_all_uses_with(cast, lambda user: user in users)
+    if not users:
+        return None
+    with node.graph.inserting_after(after):
+        cast = _cast(node, WIDE)
+    node.replace_all_uses_with(cast, lambda user: user in users)
+    return cast
 
 
 def _cast_outputs(program: ExportedProgram, narrow: Collection[Node]) -> None:
