@@ -506,7 +506,7 @@ const GraphCase kCases[] = {
     heads_in_front("MaskOfInput", {4}, {4, 100, 64}, {4, 64, 120}, {100, 120}, false),
     heads_in_front("ConstantMask", {4}, {4, 100, 64}, {4, 64, 100}, {4, 100, 100}, true),
     heads_in_front("MaskOfKeys", {4}, {4, 100, 64}, {4, 64, 100}, {1, 1, 100}, false),
-    heads_in_front("MaskOfQueries", {1, 1}, {4, 100, 64}, {4, 64, 100}, {1, 100, 1}, false),
+    heads_in_front("MaskOfQueries", {1, 1}, {4, 192, 128}, {4, 128, 192}, {1, 192, 1}, false),
     {"AttentionOfRanksThatAreWrong",  // as a damaged file declares them; what nodes make counts
      {7},
      {{2, 100, 3, 64}, {2, 100, 3, 64}, {2, 100, 3, 64}},

@@ -30,7 +30,7 @@ aten = torch.ops.aten
 NARROW, WIDE = torch.bfloat16, torch.float32
 _CAST = aten._to_copy.default
 _CASTS = {_CAST: 0, aten.copy_.default: 1}
-"""What casts at the borders, and the index of the argument that is cast."""
+"""What casts at the borders, and the index of the operand that is cast."""
 
 _OF_ANY_FLOAT = {"aten", "prims", "quantized_decomposed", "torchao", "llama", "edgewise"}
 """Namespaces of operators that compute the same in float32."""
@@ -76,7 +76,7 @@ def _computes_narrow(node: Node) -> bool:
     """Whether the node has a result in bfloat16, and is no cast that this pass leaves."""
     if node.op == "placeholder" or not _is_narrow(node) or _is_exact(node):
         return False
-    is_cast = node.target in _CASTS and not _is_narrow(node.args[_CASTS[node.target]])
+    is_cast = node.target in _CASTS and not _is_narrow(node.all_input_nodes[_CASTS[node.target]])
     return not (is_cast and all(u.op == "output" or _is_exact(u) for u in node.users))
 
 
