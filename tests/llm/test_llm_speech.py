@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import struct
 import sys
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from edgewise.llm.alignment import words_of
 from edgewise.llm.mel import RATE, log_mel, log_mel_of_all
 from edgewise.llm.subtitles import FORMATS
 from edgewise.llm.text import load_tokenizer
@@ -167,6 +169,7 @@ def timed(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, 
     told = model.generation_config
     told.no_timestamps_token_id, told.lang_to_id, told.is_multilingual = NO_TIMES, LANGUAGES, False
     told.max_initial_timestamp_index = 20 if request.param == 1 else None
+    told.alignment_heads = [[0, 1], [1, 0], [1, 3]]
     path = tmp_path_factory.mktemp("timed") / "whisper.pte"
     lower_whisper(model, max_seq_len=4).save(path)
     return model, path
@@ -205,6 +208,62 @@ def test_times_are_those_of_transformers(
     assert [one.tokens for one in found] == [tokens for _, _, tokens in told]
     for one, (start, end, _) in zip(found, told, strict=True):
         assert (one.start, one.end) == pytest.approx((start, end), abs=1e-6)
+
+
+@pytest.mark.parametrize("seconds", [0.5, 1.3, 3.14])
+def test_times_of_tokens_are_those_of_transformers(timed: tuple[Any, Path], seconds: float) -> None:
+    """Their attention, median and path, of each piece that is heard."""
+    from transformers.models.whisper import generation_whisper as theirs
+
+    model, path = timed
+    transcriber = Transcriber(path)
+    assert transcriber.tells_words
+    start = [*transcriber.start_ids, 192]
+    options: dict[str, Any] = {"max_new_tokens": 40, "token_times": True}
+    found = list(transcriber.transcribe(sound(seconds), start, **options))
+    plain = list(transcriber.transcribe(sound(seconds), start, max_new_tokens=40))
+    assert [(s.start, s.end, s.tokens) for s in found] == [
+        (s.start, s.end, s.tokens) for s in plain
+    ]
+    levels = log_mel_of_all(sound(seconds), 80)
+    if seconds * 100 <= FRAMES:
+        levels = log_mel(sound(seconds), 80, FRAMES)[0]
+    count, seek, checked = int(np.ceil(seconds * 100)), 0, 0
+    eager = copy.deepcopy(model)
+    eager.set_attn_implementation("eager")
+    while seek < count:
+        heard = min(FRAMES, count - seek)
+        features = np.zeros((1, 80, FRAMES), dtype=np.float32)
+        taken = levels[:, seek : seek + FRAMES]
+        features[0, :, : taken.shape[1]] = taken
+        times: dict[str, Any] = {"times": True, "max_new_tokens": 40}
+        written = list(transcriber.generate(features, start, **times))
+        segments, moved = transcriber.times.segments(written, heard)
+        words = [token for one in segments for token in one.tokens]
+        if words:
+            given = torch.tensor([[*start, NO_TIMES, *words, EOS]])
+            with torch.no_grad():
+                attention = eager(
+                    torch.from_numpy(features), decoder_input_ids=given, output_attentions=True
+                ).cross_attentions
+            weights = torch.stack(
+                [attention[layer][0, head] for layer, head in [(0, 1), (1, 0), (1, 3)]]
+            )
+            weights = weights[:, :, : heard // 2]
+            weights = weights / weights.sum(-1, keepdim=True)
+            weights = (weights - weights.mean(-2, keepdim=True)) / weights.std(
+                -2, keepdim=True, unbiased=False
+            )
+            matrix = theirs._median_filter(weights, 7).mean(0)[len(start) : -1]
+            rows, steps = theirs._dynamic_time_warping(-matrix.double().numpy())
+            jumps = np.pad(np.diff(rows), (1, 0), constant_values=1).astype(bool)
+            wanted = seek / 100 + steps[jumps].clip(0, moved // 2) * 0.02
+            got = found[checked : checked + sum(bool(s.tokens) for s in segments)]
+            checked += len(got)
+            flat = [t for one in got for t in one.token_times[:-1]] + [got[-1].token_times[-1]]
+            assert flat == pytest.approx(wanted.tolist(), abs=1e-6)
+        seek += moved
+    assert checked == len(found) > 0
 
 
 def test_the_language_is_that_of_transformers(timed: tuple[Any, Path]) -> None:
@@ -336,8 +395,19 @@ def test_times_on_the_command_line(
     assert shown.count(" --> ") == len(told["segments"])
     assert main([*given, *known, "--format", "vtt"]) == 0
     assert capsys.readouterr().out.startswith("WEBVTT\n\n00:00:00.")
+    assert main([*given, *known, "--words", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)["segments"]
+    assert [one["text"] for one in said] == [
+        "".join(w["text"] for w in one["words"]) for one in said
+    ]
+    times = [word[end] for one in said for word in one["words"] for end in ("start", "end")]
+    assert times == sorted(times)
+    assert main([*given, *known, "--words", "--format", "srt"]) == 0
+    assert capsys.readouterr().out.count(" --> ") == sum(len(one["words"]) for one in said)
+    assert main([*given, *known, "--words"]) != 0
+    assert "--words needs --format srt" in " ".join(capsys.readouterr().err.split())
     assert main([*given, "--format", "vtt"]) != 0
-    assert "--prompt and --format need a tokenizer" in " ".join(capsys.readouterr().err.split())
+    assert "--words and --format need a tokenizer" in " ".join(capsys.readouterr().err.split())
     assert main([*given, *known, "--prompt", "w7 w8", "--json"]) == 0
     prompted = json.loads(capsys.readouterr().out)
     assert prompted["tokens"] != told["tokens"]
@@ -379,6 +449,17 @@ def test_openai_s_client_hears(heard: Any, timed: tuple[Any, Path]) -> None:
     told = client.audio.transcriptions.create(**given, response_format="verbose_json")
     assert (told.language, told.text, told.duration) == (language, text, 3.0)
     assert [one.tokens for one in told.segments] == [one.tokens for one in segments]
+    assert told.words is None
+    timed_ = list(transcriber.transcribe(samples, start, fallback=Fallback(), token_times=True))
+    said = [w for one in timed_ for w in words_of(one.tokens, one.token_times, words, language)]
+    for wanted in (["word"], ["word", "segment"]):
+        told = client.audio.transcriptions.create(
+            **given, response_format="verbose_json", timestamp_granularities=wanted
+        )
+        assert [(w.word, w.start, w.end) for w in told.words] == [
+            (w.text.strip(), w.start, w.end) for w in said
+        ]
+        assert (told.segments is not None) == ("segment" in wanted)
     srt = client.audio.transcriptions.create(**given, response_format="srt", language=language)
     assert srt.count(" --> ") == len(segments)
     assert client.audio.translations.create(**given).text != text
@@ -440,7 +521,8 @@ HEARD_WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a stream of subtitles": ({"stream": True, "response_format": "srt"}, "a stream is of text"),
     "a chunking": ({"chunking_strategy": "auto"}, "chunking_strategy is not supported"),
     "too hot": ({"temperature": 3}, "temperature must be from 0 to 1"),
-    "words": ({"timestamp_granularities": ["word"]}, "times are those of segments"),
+    "words in a text": ({"timestamp_granularities": ["word"]}, "need response_format verbose_json"),
+    "letters": ({"timestamp_granularities": ["segment", "letter"]}, "of segment or word; got"),
 }
 
 
@@ -463,6 +545,48 @@ def test_a_server_of_speech_alone_writes_no_text(heard: Any) -> None:
         client.chat.completions.create(model="ears", messages=[{"role": "user", "content": "So"}])
     response = client._client.post("/v1/audio/transcriptions", json={"model": "ears"})
     assert "must be multipart/form-data" in response.json()["error"]["message"]
+
+
+SAID = {
+    "words": (" Well, I said: (yes) it's 3.5 m long... isn't it?", "en"),
+    "quoted": (' He said "no" and "yes, sir!"', "en"),
+    "characters": ("今天天气很好,我们去公园吧。", "zh"),
+    "parts of characters": (" Zażółć gęślą jaźń 🙂 😀!", "pl"),
+    "one": (" Yes", "en"),
+    "nothing": ("", "en"),
+}
+
+
+@pytest.mark.parametrize("case", SAID)
+def test_words_are_those_of_transformers(case: str, tmp_path: Path) -> None:
+    """With a tokenizer whose tokens are bytes, some of them joined."""
+    tokenizers = pytest.importorskip("tokenizers")
+    from transformers.models.whisper import tokenization_whisper as theirs
+
+    text, language = SAID[case]
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=300, initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    )
+    made.train_from_iterator(["Well, I said yes, it is long. Isn't it? He said no, sir."], trainer)
+    made.save(str(tmp_path / "tokenizer.json"))
+    tokens = made.encode(text).ids
+    reference: Any = SimpleNamespace(
+        decode=lambda t, **_: made.decode(list(t)), eos_token_id=1 << 20
+    )
+    named = "chinese" if language == "zh" else "english"
+    wanted, parts, _ = theirs._combine_tokens_into_words(reference, tokens, named)
+    times = [0.5 * n for n in range(len(tokens) + 1)]
+    found = words_of(tokens, times, load_tokenizer(tmp_path / "tokenizer.json"), language)
+    ends = np.cumsum([len(part) for part in parts]) if parts else []
+    assert [(w.text, w.start, w.end) for w in found] == [
+        (word, 0.5 * (end - len(part)), 0.5 * end)
+        for word, part, end in zip(wanted, parts, ends, strict=True)
+        if word.strip()
+    ]
+    assert "".join(word.text for word in found) == text
 
 
 def test_subtitles() -> None:

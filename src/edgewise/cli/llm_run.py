@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -215,6 +216,9 @@ def transcribe(
         str | None,
         typer.Option(metavar="TEXT", help="Before what is said: names, spellings, a style."),
     ] = None,
+    words: Annotated[
+        bool, typer.Option("--words", help="When each word is said: in subtitles, or with --json.")
+    ] = False,
     fallback: Annotated[
         bool,
         typer.Option(
@@ -229,6 +233,7 @@ def transcribe(
     quiet: Quiet = False,
 ) -> None:
     """Text to standard output, as it is heard."""
+    from edgewise.llm.alignment import words_of
     from edgewise.llm.subtitles import FORMATS, head_of
     from edgewise.llm.text import load_tokenizer
     from edgewise.llm.transcriber import (
@@ -243,11 +248,13 @@ def transcribe(
     transcriber = Transcriber(model, threads=threads)
     found = tokenizer_of(model, tokenizer)
     known = None if found is None else load_tokenizer(found)
-    if known is None and (language or translate or prompt or format != "text"):
+    if known is None and (language or translate or prompt or words or format != "text"):
         raise CliError(
-            "[transcribe] --language, --translate, --prompt and --format need a tokenizer; try "
-            "--tokenizer"
+            "[transcribe] --language, --translate, --prompt, --words and --format need a "
+            "tokenizer; try --tokenizer"
         )
+    if words and format == "text" and not json:
+        raise CliError("[transcribe] --words needs --format srt, --format vtt or --json; got none")
     if format != "text" and transcriber.times is None:
         raise CliError(
             f"[transcribe] --format {format} needs a model that tells times; got {model}; try "
@@ -265,11 +272,17 @@ def transcribe(
         print(head_of(format), end="")
     doubts = Fallback() if fallback else None
     options: dict[str, Any] = {"max_new_tokens": max_new_tokens, "fallback": doubts}
+    options["token_times"] = words
+    cues = 0
     if known is not None:
         options["prompt"] = prompt_of(transcriber, known, prompt)
     for one in transcriber.transcribe(samples, start, **options):
         text = None if known is None else known.decode(one.tokens)
         segments.append({"start": one.start, "end": one.end, "text": text, "tokens": one.tokens})
+        said: Sequence[Any] = ()
+        if words and known is not None:
+            said = words_of(one.tokens, one.token_times, known, language)
+            segments[-1]["words"] = [asdict(word) for word in said]
         if not json:
             shown_text = " ".join(map(str, one.tokens)) if text is None else shown(text)
             if len(segments) == 1:
@@ -277,7 +290,12 @@ def transcribe(
             if format == "text":
                 print(shown_text, end="" if text is not None else " ", flush=True)
             else:
-                print(FORMATS[format](len(segments), one, shown_text), flush=True)
+                parts = (
+                    [(word, shown(word.text)) for word in said] if words else [(one, shown_text)]
+                )
+                for part in parts:
+                    cues += 1
+                    print(FORMATS[format](cues, *part), flush=True)
     texts = [part["text"] for part in segments]
     told = {
         "file": str(model),

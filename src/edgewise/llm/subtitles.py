@@ -1,27 +1,28 @@
-"""Segments of speech as subtitles."""
+"""Segments and words of speech as subtitles."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from edgewise.llm.alignment import Word
 from edgewise.llm.timestamps import Segment
 
 __all__ = ["FORMATS", "head_of"]
 
 
-def _srt(number: int, segment: Segment, text: str) -> str:
-    start, end = (_clock(seconds, ",") for seconds in (segment.start, segment.end))
+def _srt(number: int, said: Segment | Word, text: str) -> str:
+    start, end = (_clock(seconds, ",") for seconds in (said.start, said.end))
     return f"{number}\n{start} --> {end}\n{text.strip()}\n"
 
 
-def _vtt(number: int, segment: Segment, text: str) -> str:
-    start, end = (_clock(seconds, ".") for seconds in (segment.start, segment.end))
+def _vtt(number: int, said: Segment | Word, text: str) -> str:
+    start, end = (_clock(seconds, ".") for seconds in (said.start, said.end))
     # An arrow would end what a cue says.
     return f"{start} --> {end}\n{text.strip().replace('-->', '->')}\n"
 
 
-FORMATS: Mapping[str, Callable[[int, Segment, str], str]] = {"srt": _srt, "vtt": _vtt}
-"""Of a segment's number from 1 on, the segment and its text."""
+FORMATS: Mapping[str, Callable[[int, Segment | Word, str], str]] = {"srt": _srt, "vtt": _vtt}
+"""Of a segment's or word's number from 1 on, itself and its text."""
 
 
 def head_of(name: str) -> str:

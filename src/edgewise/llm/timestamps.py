@@ -13,21 +13,23 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["STEP", "Segment", "Timestamps"]
+__all__ = ["FRAMES_PER_STEP", "STEP", "Segment", "Timestamps"]
 
 STEP = 0.02
 """Seconds between two times."""
-_FRAMES = 2
+FRAMES_PER_STEP = 2
 """Of features, for each step."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """start, end: seconds from the beginning. tokens: of the text in between, without times."""
+    """start, end: seconds from the beginning. tokens: of the text in between, without times.
+    token_times: when each of them begins, and when the last ends, in seconds; empty if unknown."""
 
     start: float
     end: float
     tokens: list[int]
+    token_times: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Timestamps:
         cuts = [at + 1 for at in range(len(written) - 1) if is_time[at] and is_time[at + 1]]
         if not cuts:
             times = [token - self.first for token in written if token > self.first]
-            ends_with = times[-1] if times else frames // _FRAMES
+            ends_with = times[-1] if times else frames // FRAMES_PER_STEP
             return [self._segment(written, 0, ends_with)], frames
         is_whole = is_time[-2:] == [False, True]  # nothing is said behind the last time
         if is_whole:
@@ -90,7 +92,7 @@ class Timestamps:
         if is_whole:
             return found, frames
         # What begins with the last time is cut off: it is heard again from there.
-        moved = (written[cuts[-1] - 1] - self.first) * _FRAMES
+        moved = (written[cuts[-1] - 1] - self.first) * FRAMES_PER_STEP
         return found, moved if moved > 0 else frames
 
     def _segment(self, part: Sequence[int], start: int, end: int) -> Segment:

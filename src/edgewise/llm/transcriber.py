@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -11,10 +12,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from edgewise.llm.alignment import align
 from edgewise.llm.calls import constants
 from edgewise.llm.mel import FRAMES_PER_SECOND, RATE, log_mel, log_mel_of_all
 from edgewise.llm.text import Tokenizer
-from edgewise.llm.timestamps import Segment, Timestamps
+from edgewise.llm.timestamps import FRAMES_PER_STEP, STEP, Segment, Timestamps
 from edgewise.runtime import Program, Runtime
 from edgewise.sounds import read_sound
 
@@ -78,8 +80,20 @@ class Transcriber:
         self._never = [int(t) for t in constants(program, "get_suppress_ids")]
         self._not_first = [int(t) for t in constants(program, "get_begin_suppress_ids")]
         self._heard: Any = None
-        session = program.new_session()
-        self._encode, self._forward = session.load_method("encode"), session.load_method("forward")
+        self._median_width = constants(program, "get_median_filter_width")
+        self._session = program.new_session()
+        self._encode = self._session.load_method("encode")
+        self._forward = self._session.load_method("forward")
+
+    @property
+    def tells_words(self) -> bool:
+        """Whether the file tells when each token is said."""
+        return bool(self._median_width) and self.times is not None
+
+    @functools.cached_property
+    def _align(self) -> Any:
+        """Loaded when words are asked for."""
+        return self._session.load_method("align")
 
     def generate(
         self,
@@ -233,6 +247,7 @@ class Transcriber:
         max_new_tokens: int | None = None,
         fallback: Fallback | None = None,
         prompt: Sequence[int] = (),
+        token_times: bool = False,
     ) -> Iterator[Segment]:
         """What is said in a sound of any length, segment by segment.
 
@@ -242,8 +257,14 @@ class Transcriber:
         sound: float [samples] at 16 kHz, -1 to 1. start: as of `generate`, without the token that
         says that there are no times. max_new_tokens: of each 30 s. fallback: which texts are not
         believed; None: all are, and the likeliest tokens are written. prompt: as of `generate`, for
-        each 30 s.
+        each 30 s. token_times: segments have them (`words_of` makes words); ValueError if the file
+        does not tell.
         """
+        if token_times and not self.tells_words:
+            raise ValueError(
+                "[transcribe] the file does not tell when words are said; try edgewise llm export "
+                "of a Whisper whose generation_config.json has alignment_heads"
+            )
         sound = np.asarray(sound).reshape(-1)
         is_short = len(sound) <= self.frames * RATE // FRAMES_PER_SECOND
         if is_short:
@@ -274,10 +295,35 @@ class Transcriber:
                 seek += heard
                 continue
             segments, moved = self.times.segments(written, heard)
+            segments = [one for one in segments if one.tokens]
+            said = [token for one in segments for token in one.tokens]
+            times: list[float] = []
+            if token_times and said:
+                # What is heard next begins there.
+                most = moved // FRAMES_PER_STEP
+                steps = self._aligned(said, start, heard)
+                times = [round(begin + min(step, most) * STEP, 2) for step in steps]
+            at = 0
             for one in segments:
-                if one.tokens:
-                    yield Segment(begin + one.start, begin + one.end, one.tokens)
+                last = at + len(one.tokens)
+                inside = times[at : last + 1]
+                yield Segment(begin + one.start, begin + one.end, one.tokens, inside)
+                at = last
             seek += moved
+
+    def _aligned(self, tokens: Sequence[int], start: Sequence[int], frames: int) -> list[int]:
+        """At which steps of what was heard last the tokens of its text are said, as of `align`."""
+        assert self.times is not None
+        begin = [*(list(start) or self.start_ids), self.times.none]
+        given = [*begin, *tokens, min(self.eos_ids)][: self.max_context_len]
+        count = min(len(tokens), len(given) - len(begin))
+        parts = []
+        for first in range(0, len(given), self._chunk):
+            part = np.array([given[first : first + self._chunk]], dtype=np.int64)
+            parts.append(self._align.execute([part, np.array([first], dtype=np.int64)])[0])
+        scores = np.concatenate(parts, 1)[:, :, : max(1, frames // FRAMES_PER_STEP)]
+        steps = align(scores, len(begin) - 1, count, int(self._median_width[0]))
+        return steps + steps[-1:] * (len(tokens) - count)
 
 
 def _likeliest(logits: Any) -> int:

@@ -14,6 +14,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from edgewise.llm.alignment import words_of
 from edgewise.llm.chat import tokenizer_folder
 from edgewise.llm.mel import RATE
 from edgewise.llm.requests import RequestError
@@ -34,6 +35,7 @@ SpeechEvents = Generator[dict[str, Any], None, None]
 """Of a stream of the interface."""
 
 _FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
+_TIMES = {"segment", "word"}
 _MOST_SECONDS = 3 * 3600
 """Of a sound. Compressed, a day of silence takes no more bytes than a request may have."""
 _REFUSED = ("include[]", "chunking_strategy", "known_speaker_names[]")
@@ -43,7 +45,8 @@ _REFUSED = ("include[]", "chunking_strategy", "known_speaker_names[]")
 class TranscriptionRequest:
     """sound: a file. format: of the answer. language: None for the one that is heard.
     temperature: 0 for the likeliest tokens, and others where these are not believed. prompt: a text
-    that stands before what is said. stream: pieces of the text as it is written."""
+    that stands before what is said. stream: pieces of the text as it is written. times: of what,
+    in verbose_json: "segment", "word"."""
 
     sound: bytes
     format: str = "json"
@@ -51,6 +54,7 @@ class TranscriptionRequest:
     temperature: float = 0
     prompt: str | None = None
     stream: bool = False
+    times: frozenset[str] = frozenset({"segment"})
 
 
 class Transcriptions:
@@ -83,6 +87,12 @@ class Transcriptions:
         with self._lock:
             language, segments = self._hear(asked, samples, translate)
             said = [(one, self._tokenizer.decode(one.tokens)) for one in segments]
+            words = [
+                {"word": word.text.strip(), "start": word.start, "end": word.end}
+                for one, _ in said
+                if one.token_times
+                for word in words_of(one.tokens, one.token_times, self._tokenizer, language)
+            ]
         text = "".join(part for _, part in said).strip()
         if asked.format == "text":
             return PlainTextResponse(text + "\n")
@@ -92,16 +102,17 @@ class Transcriptions:
             return PlainTextResponse(head_of(asked.format) + "\n".join(parts))
         if asked.format == "json":
             return JSONResponse({"text": text})
-        told = [_told(number, *one) for number, one in enumerate(said)]
-        return JSONResponse(
-            {
-                "task": "translate" if translate else "transcribe",
-                "language": language,
-                "duration": len(samples) / RATE,
-                "text": text,
-                "segments": told,
-            }
-        )
+        told: dict[str, Any] = {
+            "task": "translate" if translate else "transcribe",
+            "language": language,
+            "duration": len(samples) / RATE,
+            "text": text,
+        }
+        if "word" in asked.times:
+            told["words"] = words
+        if "segment" in asked.times:
+            told["segments"] = [_told(number, *one) for number, one in enumerate(said)]
+        return JSONResponse(told)
 
     def events(self, asked: TranscriptionRequest, translate: bool) -> SpeechEvents:
         """The text's pieces, then all of it, as a stream of the interface has them. Errors are
@@ -122,6 +133,12 @@ class Transcriptions:
             raise RequestError(
                 "[serve] the model tells no times; try response_format json", 400, "response_format"
             )
+        if "word" in asked.times and not self._transcriber.tells_words:
+            raise RequestError(
+                "[serve] the model does not tell when words are said; try segment",
+                400,
+                "timestamp_granularities[]",
+            )
         return read_speech(io.BytesIO(asked.sound), most_seconds=_MOST_SECONDS)
 
     def _hear(
@@ -133,13 +150,15 @@ class Transcriptions:
             self._transcriber, self._tokenizer, samples, asked.language, translate
         )
         prompt = prompt_of(self._transcriber, self._tokenizer, asked.prompt)
-        segments = self._transcriber.transcribe(samples, start, fallback=fallback, prompt=prompt)
+        segments = self._transcriber.transcribe(
+            samples, start, fallback=fallback, prompt=prompt, token_times="word" in asked.times
+        )
         return language, segments
 
 
 async def read_form(request: Request, most: int) -> Mapping[str, Any]:
     """The fields of a request of `multipart/form-data` with `most` bytes or fewer, files as bytes.
-    RequestError if it is none."""
+    One of several values is the list of them. RequestError if it is none."""
 
     async def parts() -> AsyncGenerator[bytes, None]:
         count = 0
@@ -157,7 +176,8 @@ async def read_form(request: Request, most: int) -> Mapping[str, Any]:
         form = await MultiPartParser(request.headers, parts(), max_files=1, max_fields=32).parse()
     except (MultiPartException, KeyError) as failure:
         raise RequestError(f"[serve] a request must be a whole form; got {failure}") from None
-    found = {name: value for name, value in form.items() if isinstance(value, str)}
+    found: dict[str, Any] = {n: v for n, v in form.items() if isinstance(v, str)}
+    found |= {n: form.getlist(n) for n in found if n.endswith("[]")}
     files = {name: await value.read() for name, value in form.items() if hasattr(value, "read")}
     await form.close()
     return {**found, **files}
@@ -168,9 +188,20 @@ def read_transcription(form: Mapping[str, Any]) -> TranscriptionRequest:
     for name in _REFUSED:
         if form.get(name) not in (None, "", "false", "False"):
             raise RequestError(f"[serve] {name} is not supported", 400, name)
-    if form.get("timestamp_granularities[]") not in (None, "segment"):
-        raise RequestError("[serve] times are those of segments", 400, "timestamp_granularities[]")
     sound, format = form.get("file"), form.get("response_format", "json")
+    times = form.get("timestamp_granularities[]") or ["segment"]
+    if not set(times) <= _TIMES:
+        raise RequestError(
+            f"[serve] times are those of {' or '.join(sorted(_TIMES))}; got {times}",
+            400,
+            "timestamp_granularities[]",
+        )
+    if "word" in times and format != "verbose_json":
+        raise RequestError(
+            f"[serve] words' times need response_format verbose_json; got {format!r}",
+            400,
+            "timestamp_granularities[]",
+        )
     if not isinstance(sound, bytes):
         raise RequestError("[serve] there must be a file; got none", 400, "file")
     if format not in _FORMATS:
@@ -193,7 +224,9 @@ def read_transcription(form: Mapping[str, Any]) -> TranscriptionRequest:
             "response_format",
         )
     language, prompt = form.get("language") or None, form.get("prompt") or None
-    return TranscriptionRequest(sound, format, language, temperature, prompt, is_stream)
+    return TranscriptionRequest(
+        sound, format, language, temperature, prompt, is_stream, frozenset(times)
+    )
 
 
 def _told(number: int, segment: Segment, text: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ own code says which layers have a sliding window or a soft cap.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -43,6 +44,8 @@ def attend(
     step = current_step()
     if step is not None and step.cross and not module.is_causal:
         keys, values = step.cross[module.layer_idx]
+        if heads := step.aligned.get(module.layer_idx):
+            step.scores.append(_scores(query, keys, heads, scaling))
         # Those of all slots: as many as come before the query's last.
         before = keys.shape[1] - step.length
         rest_ = (None, 0.0, False, scaling)
@@ -83,6 +86,15 @@ def attend(
         )
     result = step.joined(results)
     return (result if value_depth == depth else result[..., :value_depth]), None
+
+
+def _scores(
+    query: torch.Tensor, keys: torch.Tensor, heads: Sequence[int], scaling: float | None
+) -> torch.Tensor:
+    """Of those heads, [B, heads, S, slots]: query [B, all heads, S, D], keys [B, slots, all, D]."""
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    parts = [query[:, h] @ keys[:, :, h].transpose(1, 2) for h in heads]
+    return torch.stack(parts, 1) * scale
 
 
 def _deepened(t: torch.Tensor, depth: int) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -26,7 +27,9 @@ def lower_whisper(
 
     `encode(features float32 [1, mels, frames])` leaves what the decoder reads of the audio in the
     program's state, and returns the encoder's result [1, frames / 2, width]. `forward(tokens int64
-    [1, S], input_pos int64 [1])` returns the logits [1, vocabulary] after the last token.
+    [1, S], input_pos int64 [1])` returns the logits [1, vocabulary] after the last token. If the
+    model's `generation_config` has `alignment_heads`: `align`, with the same inputs, returns these
+    heads' scores of the sound [heads, S, frames / 2], by which words get times.
 
     max_context_len: tokens of a text; None for as many as the model's positions. max_seq_len: most
     tokens of one call. ValueError if the model's positions do not reach so far.
@@ -41,13 +44,16 @@ def lower_whisper(
         )
     max_seq_len = min(max_seq_len, context)
     frames = 2 * config.max_source_positions
-    encoder, decoder = _Encode(model), _Decode(model, context)
     length = torch.export.Dim("length", min=1, max=max_seq_len)
     tokens = torch.zeros(1, 2, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
-    forward = export_module(decoder, tokens, ({1: length}, None))
-    move_transposes(forward)
     features = torch.zeros(1, config.num_mel_bins, frames)
-    programs = {"encode": export_module(encoder, (features,)), "forward": forward}
+    programs = {"encode": export_module(_Encode(model), (features,))}
+    decoders: dict[str, _Decode] = {"forward": _Decode(model, context)}
+    if heads := _alignment_heads(model):
+        decoders["align"] = _Align(model, context, heads)
+    for name, module in decoders.items():
+        programs[name] = export_module(module, tokens, ({1: length}, None))
+        move_transposes(programs[name])
     lowered = to_edge_transform_and_lower(
         programs,
         partitioner=[partitioner_for()],
@@ -107,6 +113,14 @@ class _Decode(_CrossCaches):
                 self.register_buffer(f"{kind}_cache_{index}", empty, persistent=False)
 
     def forward(self, tokens: torch.Tensor, input_pos: torch.Tensor) -> torch.Tensor:
+        hidden, _ = self.run(tokens, input_pos, {})
+        logits: torch.Tensor = self.proj_out(hidden[:, -1])
+        return logits
+
+    def run(
+        self, tokens: torch.Tensor, input_pos: torch.Tensor, aligned: Mapping[int, Sequence[int]]
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """The decoder's result, and scores as `Step` has them."""
         length = tokens.shape[1]
         start: Any = input_pos.item()
         check: Any = torch._check
@@ -120,9 +134,10 @@ class _Decode(_CrossCaches):
             for index in range(self.count)
         }
         cross = {index: self.cross(index) for index in range(self.count)}
-        step = Step([Row(start, input_pos)], length, self.context, caches, cross=cross)
+        row = Row(start, input_pos)
+        step = Step([row], length, self.context, caches, cross=cross, aligned=aligned)
         with running(step):
-            hidden = self.decoder(
+            hidden: torch.Tensor = self.decoder(
                 input_ids=tokens,
                 position_ids=(torch.arange(length) + input_pos).unsqueeze(0),
                 # Its keys and values are those that `encode` left.
@@ -130,8 +145,33 @@ class _Decode(_CrossCaches):
                 cache=PassingCache(start),
                 use_cache=True,
             ).last_hidden_state
-        logits: torch.Tensor = self.proj_out(hidden[:, -1])
-        return logits
+        return hidden, step.scores
+
+
+class _Align(_Decode):
+    """The same over the same caches, for what its heads attend to."""
+
+    def __init__(self, model: Any, context: int, heads: Mapping[int, Sequence[int]]) -> None:
+        super().__init__(model, context)
+        self.aligned = heads
+
+    def forward(self, tokens: torch.Tensor, input_pos: torch.Tensor) -> torch.Tensor:
+        _, scores = self.run(tokens, input_pos, self.aligned)
+        return torch.cat(scores, 1)[0]
+
+
+def _alignment_heads(model: Any) -> dict[int, list[int]]:
+    """By layer of the decoder, as the model's makers chose them. ValueError if it has no such."""
+    found: dict[int, list[int]] = {}
+    config = model.config
+    for layer, head in getattr(model.generation_config, "alignment_heads", None) or ():
+        if not (0 <= layer < config.decoder_layers and 0 <= head < config.decoder_attention_heads):
+            raise ValueError(
+                f"[export] alignment_heads in generation_config.json must be heads of the "
+                f"decoder's {config.decoder_layers} layers; got [{layer}, {head}]"
+            )
+        found.setdefault(layer, []).append(head)
+    return found
 
 
 def _constants(model: Any, context: int, max_seq_len: int) -> dict[str, Any]:
@@ -150,6 +190,8 @@ def _constants(model: Any, context: int, max_seq_len: int) -> dict[str, Any]:
     ):
         if known is not None:
             more[name] = int(known)
+    if _alignment_heads(model):
+        more["get_median_filter_width"] = int(config.median_filter_width)
     if languages := getattr(generation, "lang_to_id", None):
         more["get_language_ids"] = sorted(int(t) for t in languages.values())
     return {

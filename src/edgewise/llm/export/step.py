@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,9 +80,11 @@ class Step:
     length: tokens of each sequence. context: slots. caches: the tensors of a layer and sequence:
     keys and values, and the scales of both if they are integers; a convolution's inputs; a state.
     found: without caches, where is noted what layers keep. cross: by layer, keys and values of what
-    is not the text. keys: of this call, with the layer that made them: others may attend to them,
-    too. attended: layers whose keys some attention has read. recurrent: the layer that asked for
-    its state last. is_image: the tokens are those of one image, and see each other.
+    is not the text. aligned: by layer, heads whose scores of what is not the text are wanted;
+    scores: those, [1, heads, S, slots]. keys: of this call, with the layer that made them: others
+    may attend to them, too. attended: layers whose keys some attention has read. recurrent: the
+    layer that asked for its state last. is_image: the tokens are those of one image, and see each
+    other.
     has_axes: positions are given in time, height and width.
     """
 
@@ -92,6 +94,8 @@ class Step:
     caches: Caches = field(default_factory=dict)
     found: dict[tuple[int, type[Kept]], Kept] | None = None
     cross: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
+    aligned: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    scores: list[torch.Tensor] = field(default_factory=list)
     keys: list[tuple[torch.Tensor, int]] = field(default_factory=list)
     attended: set[int] = field(default_factory=set)
     recurrent: int | None = None
