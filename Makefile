@@ -171,7 +171,7 @@ format: $(VENV)/.installed
 $(SANITIZE)/build.ninja: | $(PACKAGES)
 	@$(QUIET) --show '^-- XNNPACK' build/logs/sanitize-configure.log "configure" \
 	  cmake -S . -B $(SANITIZE) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-	  "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g" -DEDGEWISE_SANITIZE=ON \
+	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -DEDGEWISE_SANITIZE=ON \
 	  -DEDGEWISE_BUILD_TESTS=ON -DEDGEWISE_EMULATE_AVX_VNNI=ON
 
 # Warnings are errors in the development build; instrumented code makes compilers guess wrong.
@@ -190,7 +190,7 @@ sanitize: $(SANITIZE)/build.ninja
 sanitize-threads: | $(PACKAGES)
 	@$(QUIET) build/logs/threads-configure.log "configure" \
 	  cmake -S . -B $(THREADS) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-	  "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g" -DEDGEWISE_SANITIZE=thread -DEDGEWISE_KERNELS_FOR_AVX2=OFF \
+	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -DEDGEWISE_SANITIZE=thread -DEDGEWISE_KERNELS_FOR_AVX2=OFF \
 	  -DEDGEWISE_BUILD_TESTS=ON -DEDGEWISE_BUILD_C=OFF -DEDGEWISE_BUILD_TOOLS=OFF
 	@$(QUIET) build/logs/threads.log "build for ThreadSanitizer" \
 	  cmake --build $(THREADS) --target edgewise_xnnpack_threads_test
@@ -203,7 +203,7 @@ fuzz: native
 	  "apt-get install clang libclang-rt-14-dev" >&2; exit 1; }
 	@$(QUIET) --show '^-- XNNPACK' build/logs/fuzz-configure.log "configure" \
 	  cmake -S . -B $(FUZZ) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-	  "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g" -DCMAKE_C_COMPILER=clang \
+	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -DCMAKE_C_COMPILER=clang \
 	  -DCMAKE_CXX_COMPILER=clang++ -DEDGEWISE_SANITIZE=ON -DEDGEWISE_BUILD_FUZZERS=ON \
 	  -DEDGEWISE_KERNELS_FOR_AVX2=OFF \
 	  -DEDGEWISE_BUILD_C=OFF -DEDGEWISE_BUILD_TOOLS=OFF
