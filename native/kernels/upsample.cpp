@@ -190,8 +190,8 @@ Status resample(Kind kind, const Target& target, const View& from, const View& t
   return y.finish();
 }
 
-Status resize(KernelContext& context, Kind kind, const Tensor* self, size_t spatial,
-              const Target& target, Tensor* out) {
+Status resize(KernelContext& context, Kind kind, const Tensor* self, size_t spatial, Target target,
+              Tensor* out) {
   bool fits = self->rank() == spatial + 2 && out->type() == self->type() &&
               (is_floating(self->type()) || self->type() == ScalarType::kByte);
   for (size_t dim = 3 - spatial; fits && dim < 3; ++dim) {
@@ -203,6 +203,11 @@ Status resize(KernelContext& context, Kind kind, const Tensor* self, size_t spat
                         "takes images [N, C, ...], floating or uint8, to a size with pixels; got "
                         "%s to %s",
                         self->describe().c_str(), describe(target.size).c_str());
+  }
+  // PyTorch looks at no factor where a side of an image stays or doubles, so 1.3 times 3 is 3.
+  for (size_t dim = 1; kind == Kind::kNearest && spatial == 2 && dim < 3; ++dim) {
+    const int64_t before = self->size(dim + 1), after = target.size[dim];
+    if (after == before || after == 2 * before) target.factor[dim].reset();
   }
   EDGEWISE_TRY(out->resize(with_spatial(*self, spatial, target.size)));
   if (out->numel() == 0) return context.status();

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
+import numpy as np
 import torch
 
 
@@ -16,6 +18,43 @@ def runs(indices: Sequence[int]) -> list[tuple[int, int]]:
             found[-1] = found[-1][0], found[-1][1] + 1
         else:
             found.append((index, 1))
+    return found
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Indices that repeat: those of each `period` elements of the dimension are those of the first
+    ones plus a multiple of it. stretches: of the first period, where neighbouring elements begin,
+    their number, and how often each of them stands beside itself."""
+
+    period: int
+    stretches: list[tuple[int, int, int]]
+
+
+def pattern(indices: Sequence[int], size: int) -> Pattern:
+    """Of indices of a dimension of `size` elements, with the fewest stretches."""
+    values = np.asarray(indices)
+    whole = Pattern(size, _stretches(indices))
+    for period in range(1, size):
+        count = size // period
+        if size % period or len(values) % count:
+            continue
+        parts = values.reshape(count, -1) - np.arange(count)[:, None] * period
+        first = parts[0]
+        if (parts == first).all() and first.min() >= 0 and first.max() < period:
+            found = _stretches(first.tolist())
+            return Pattern(period, found) if len(found) < len(whole.stretches) else whole
+    return whole
+
+
+def _stretches(indices: Sequence[int]) -> list[tuple[int, int, int]]:
+    found: list[tuple[int, int, int]] = []
+    for index, same in groupby(indices):
+        times = sum(1 for _ in same)
+        if found and found[-1][0] + found[-1][1] == index and found[-1][2] == times:
+            found[-1] = found[-1][0], found[-1][1] + 1, times
+        else:
+            found.append((index, 1, times))
     return found
 
 
@@ -69,4 +108,4 @@ def by_distance(indices: torch.Tensor) -> ByDistance | None:
     return ByDistance(picked, *one.shape) if len(picked) > 1 else None
 
 
-__all__ = ["MOST_RUNS", "ByDistance", "by_distance", "flattened", "runs"]
+__all__ = ["MOST_RUNS", "ByDistance", "Pattern", "by_distance", "flattened", "pattern", "runs"]

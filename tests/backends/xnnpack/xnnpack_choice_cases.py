@@ -58,6 +58,17 @@ ACCEPTED: dict[str, dict[str, Accepted]] = {
     "index_select": {
         "": fn(lambda x, i: x.index_select(1, i), i=torch.tensor([2, 3, 0])),
         "backwards": fn(lambda x, i: x.index_select(0, i), i=torch.tensor([2, 1, 0])),
+        "in a pattern": (
+            Fn(
+                lambda x, i: x.index_select(1, i),
+                i=torch.arange(200).reshape(-1, 2).flip(1).flatten(),
+            ),
+            (t(2, 200, 3),),
+        ),
+        "in a pattern, of six dimensions": (
+            Fn(lambda x, i: x.index_select(3, i), i=torch.tensor([0, 0, 1, 2, 2, 3, 4, 4, 5])),
+            (t(1, 2, 1, 6, 2, 3),),
+        ),
     },
     "index": {
         "": fn(lambda x, i: x[:, i], i=torch.tensor([2, 0, 1])),

@@ -182,6 +182,18 @@ ACCEPTED: dict[str, dict[str, Accepted]] = {
         "2-D": (nn.Upsample(scale_factor=2), (IMAGE,)),
         "2-D, by size": (nn.Upsample(size=(14, 15)), (IMAGE,)),
         "2-D, one direction": (nn.Upsample(size=(7, 10)), (IMAGE,)),
+        "2-D, twice less one": (nn.Upsample(size=(13, 9)), (IMAGE,)),
+        "2-D, not whole": (nn.Upsample(size=(9, 11)), (IMAGE,)),
+        "2-D, smaller": (nn.Upsample(size=(3, 2)), (IMAGE,)),
+        "2-D, by half as much again": (nn.Upsample(scale_factor=1.5), (t(2, 3, 8, 6),)),
+        "2-D, every second": (nn.Upsample(scale_factor=0.5), (t(2, 3, 8, 6),)),
+        "2-D, a factor that the sizes are not quotients of": (
+            nn.Upsample(scale_factor=1.3),
+            (t(1, 3, 20, 23),),
+        ),
+        "2-D, one channel": (nn.Upsample(size=(13, 11)), (t(2, 1, 7, 5),)),
+        "1-D, not whole": (nn.Upsample(size=20), (SEQUENCE,)),
+        "3-D, not whole": (nn.Upsample(size=(5, 7, 9)), (t(1, 2, 3, 4, 6),)),
         "3-D": (nn.Upsample(scale_factor=2), (VOLUMES,)),
         "between convolutions": (channels_last(nn.Upsample(scale_factor=2)), (IMAGE,)),
     },
@@ -365,11 +377,11 @@ REFUSED: dict[str, dict[str, Refused]] = {
         ),
     },
     "upsample_nearest": {
-        "not whole": (
-            nn.Upsample(size=(9, 11)),
-            (IMAGE,),
+        "many pieces": (
+            nn.Upsample(size=(7, 211)),
+            (t(1, 2, 7, 149),),
             "aten.upsample_nearest2d.vec",
-            "sizes are multiplied by whole numbers; got (7, 5) to (9, 11)",
+            "put together from at most 64 pieces; got (7, 149) to (7, 211), 124",
         ),
     },
 }

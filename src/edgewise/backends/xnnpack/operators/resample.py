@@ -10,7 +10,6 @@ from torch.fx import Node
 
 from edgewise.backends.xnnpack.lowering.accuracy import floating
 from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
-from edgewise.backends.xnnpack.lowering.quant import MAX_RANK
 from edgewise.backends.xnnpack.lowering.table import (
     STATIC_INT8,
     Constraint,
@@ -18,9 +17,10 @@ from edgewise.backends.xnnpack.lowering.table import (
     Query,
     define,
 )
-from edgewise.backends.xnnpack.operators.reduce import as_it_lies, named
+from edgewise.backends.xnnpack.operators.pieces import MOST_PIECES, repeat_each, repeat_whole, take
 from edgewise.backends.xnnpack.operators.volumes import NDHWC, as_images, as_rows, as_volumes
 from edgewise.edge.graph import Dim, shape_of
+from edgewise.edge.indices import pattern
 from edgewise.edge.orders import NHWC
 from edgewise.partition.constraints import SCALE_BY_SIZES
 from edgewise.quantize.patterns import SAME_SCALE
@@ -32,59 +32,7 @@ ALIGN_CORNERS = 0x8
 MOST_COPIES = 1 << 16
 
 
-# --- repetition: a product with ones broadcasts, and keeps -0.0, infinities and NaN ---------
-
-
-def repeat_each(to: Lowering, x: Ref, times: dict[int, int]) -> Ref:
-    """Every element `times[dim]` times in a row along the logical dimensions named."""
-    return _repeated(to, x, times, inner=True)
-
-
-def repeat_whole(to: Lowering, x: Ref, times: dict[int, int]) -> Ref:
-    """The whole extent `times[dim]` times one after the other."""
-    return _repeated(to, x, times, inner=False)
-
-
-def _repeated(to: Lowering, x: Ref, times: dict[int, int], inner: bool) -> Ref:
-    """One dimension after the other where all at once would be more than XNNPACK's limit."""
-    times = {dim: n for dim, n in times.items() if n != 1}
-    while times:
-        now = dict(list(times.items())[: max(MAX_RANK - x.rank, 0)])
-        if not now:
-            dim, n = times.popitem()
-            x = _repeated_flat(to, x, dim, n, inner)
-            continue
-        x = _repeated_at_once(to, x, now, inner)
-        times = {dim: n for dim, n in times.items() if dim not in now}
-    return x
-
-
-def _repeated_at_once(to: Lowering, x: Ref, times: dict[int, int], inner: bool) -> Ref:
-    split: list[Dim] = []
-    ones: list[int] = []
-    joined: list[Dim] = []
-    for dim, size in zip(x.perm, x.value.dims, strict=True):
-        n = times.get(dim, 1)
-        joined.append(size * n)
-        if n == 1:
-            split.append(size)
-            ones.append(1)
-        else:
-            split += [size, 1] if inner else [1, size]
-            ones += [1, n] if inner else [n, 1]
-    lying = to.b.view(as_it_lies(x), split)
-    wide = to.b.binary("Multiply", lying, torch.ones(ones, dtype=x.dtype))
-    return named(to.b.view(wide, joined), x.perm)
-
-
-def _repeated_flat(to: Lowering, x: Ref, dim: int, n: int, inner: bool) -> Ref:
-    """For tensors of many dimensions: those around the repeated one are merged."""
-    dims, axis = x.value.dims, x.perm.index(dim)
-    before, behind = math.prod(dims[:axis]), math.prod(dims[axis + 1 :])
-    flat = to.b.view(as_it_lies(x), [before, dims[axis], behind])
-    wide = _repeated_at_once(to, flat, {1: n}, inner)
-    joined = [*dims[:axis], dims[axis] * n, *dims[axis + 1 :]]
-    return named(to.b.view(wide, joined), x.perm)
+# --- repetition ----------------------------------------------------------------------------
 
 
 def _expand(to: Lowering, node: Node, args: Args) -> Operand:
@@ -234,16 +182,46 @@ def _nearest(to: Lowering, node: Node, args: Args) -> Operand:
     x, shape = to.ref(args["input"]), shape_of(node)
     if x.shape[1] != 1:
         x = to.b.in_order(x, (0, *range(2, x.rank), 1))
-    times: dict[int, Any] = {d: shape[d] // x.shape[d] for d in range(2, len(shape))}
-    return repeat_each(to, x, times)
+    whole, rest = {}, []
+    for dim, index in enumerate(_sources(args["input"], node, args), 2):
+        before, after = x.shape[dim], shape[dim]
+        is_whole = after % before == 0 and index == [i // (after // before) for i in range(after)]
+        if is_whole:
+            whole[dim] = after // before
+        else:
+            rest.append((dim, index))
+    for dim, index in rest:
+        x = take(to, x, dim, index)
+    return repeat_each(to, x, whole)
 
 
-def _whole_factor(q: Query) -> str | None:
-    before, after = shape_of(q.args["input"])[2:], shape_of(q.node)[2:]
-    factors = q.args["scale_factors"] or [None] * len(after)
-    for a, b, f in zip(after, before, factors, strict=True):
-        if not (isinstance(a, int) and isinstance(b, int) and a % b == 0 and f in (None, a // b)):
-            return f"{before} to {after}"
+def _sources(x: Node, node: Node, args: Args) -> list[list[int]]:
+    """For each dimension of an image, which element each one of the result is. Sizes are static."""
+    before, after = shape_of(x)[2:], shape_of(node)[2:]
+    factors = args["scale_factors"] or [None] * len(after)
+    # PyTorch looks at no factor where a side of an image stays or doubles.
+    target = aten.upsample_nearest2d.vec if len(after) == 2 else aten.upsample_nearest1d.vec
+    ones = [1] * (1 if len(after) == 2 else 0)
+    found = []
+    for old, new, factor in zip(before, after, factors, strict=True):
+        numbers = torch.arange(old, dtype=torch.float32).reshape(1, 1, *ones, old)
+        by_size = factor is None
+        taken = target(
+            numbers, [*ones, new] if by_size else None, None if by_size else [*ones, factor]
+        )
+        found.append([int(i) for i in taken.flatten()])
+    return found
+
+
+def _few_pieces(q: Query) -> str | None:
+    x = q.args["input"]
+    before, after = shape_of(x)[2:], shape_of(q.node)[2:]
+    if not all(isinstance(size, int) for size in (*before, *after)):
+        return None  # which another constraint says
+    for size, index in zip(before, _sources(x, q.node, q.args), strict=True):
+        found = len(pattern(index, size).stretches)
+        if found > MOST_PIECES:
+            return f"{before} to {after}, {found}"
     return None
 
 
@@ -251,9 +229,9 @@ define(
     "upsample_nearest",
     (aten.upsample_nearest1d.vec, aten.upsample_nearest2d.vec, aten.upsample_nearest3d.vec),
     _nearest,
-    (SIZES, Constraint("sizes are multiplied by whole numbers", _whole_factor)),
+    (SIZES, Constraint(f"put together from at most {MOST_PIECES} pieces", _few_pieces)),
     keep=True,
-    also="a product with ones, which broadcasts",
+    also="a product with ones, which broadcasts; not by whole numbers: slices, concatenated",
     quantization=dict.fromkeys(
         (aten.upsample_nearest2d.vec, aten.upsample_nearest2d.default), SAME_SCALE
     ),

@@ -27,15 +27,13 @@ from edgewise.backends.xnnpack.lowering.table import (
     equals,
     static_dim,
 )
-from edgewise.backends.xnnpack.operators.resample import repeat_each
+from edgewise.backends.xnnpack.operators.pieces import MOST_PIECES, join, take
 from edgewise.edge.graph import shape_of
-from edgewise.edge.indices import runs
+from edgewise.edge.indices import pattern
 from edgewise.quantize.patterns import SAME_SCALE
 
 aten = torch.ops.aten
 Args = dict[str, Any]
-
-MOST_PIECES = 64
 
 
 def _where(to: Lowering, node: Node, args: Args) -> Operand:
@@ -82,33 +80,6 @@ define(
 # --- constant indices --------------------------------------------------------------------
 
 
-def _times_each(index: list[int]) -> int:
-    """n, if the indices are 0, 0, ..., 1, 1, ..., each n times; else 0."""
-    n = index.count(index[0])
-    return n if index == [i // n for i in range(len(index))] else 0
-
-
-def join(to: Lowering, parts: list[Ref], dim: int) -> Ref:
-    """The parts one after the other, in the layout of the first."""
-    perm = parts[0].perm
-    values = [to.b.in_order(part, perm).value for part in parts]
-    return parts[0] if len(parts) == 1 else Ref(to.b.concatenate(values, perm.index(dim)), perm)
-
-
-def take(to: Lowering, x: Ref, dim: int, index: list[int]) -> Ref:
-    """x at the indices of one dimension."""
-    size = x.shape[dim]
-    times = _times_each(index)
-    if times and len(index) == times * size:
-        return repeat_each(to, x, {dim: times})
-    pieces = runs(index)
-    if len(pieces) > 4 and x.perm[-1] == dim:
-        # Elements of the innermost dimension would be copied one by one.
-        x = to.b.in_order(x, (dim, *(d for d in x.perm if d != dim)))
-    parts = [to.b.slice(x, dim, start, length) for start, length in pieces]
-    return join(to, parts, dim)
-
-
 def _index_list(index: torch.Tensor, size: int) -> list[int]:
     return [int(i) % size for i in index.reshape(-1)]
 
@@ -118,10 +89,7 @@ def _few_pieces(index: torch.Tensor, size: Any) -> str | None:
         return f"a size of {size}"
     if index.numel() == 0 or index.dtype == torch.bool:
         return f"{list(index.shape)} of {index.dtype}"
-    wanted = _index_list(index, size)
-    if _times_each(wanted) and len(wanted) == _times_each(wanted) * size:
-        return None
-    found = len(runs(wanted))
+    found = len(pattern(_index_list(index, size), size).stretches)
     return None if found <= MOST_PIECES else f"{found}"
 
 

@@ -24,8 +24,8 @@ from edgewise.backends.xnnpack.lowering.table import (
     only_first,
 )
 from edgewise.backends.xnnpack.operators.normalization import mean_of_last
+from edgewise.backends.xnnpack.operators.pieces import repeat_each
 from edgewise.backends.xnnpack.operators.reduce import mean_over
-from edgewise.backends.xnnpack.operators.resample import repeat_each
 from edgewise.edge.graph import fake, shape_of
 
 aten = torch.ops.aten
