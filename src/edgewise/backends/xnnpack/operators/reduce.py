@@ -116,12 +116,14 @@ def _cut(x: Ref, first: int, last: int) -> tuple[list[Dim], Dim, Dim]:
 def _mean_of_run(to: Lowering, x: Ref, first: int, last: int) -> Ref:
     lying = as_it_lies(x)
     before, run, behind = _cut(x, first, last)
-    piece = _piece(run) if behind == 1 and isinstance(run, int) else None
-    if piece is not None:
-        if piece != run:
-            lying = mean_of_last(to, to.b.view(lying, [*before, run // piece, piece]))
-            lying = to.b.view(lying, [*before, run // piece])
-        elif not first == last == x.rank - 1:
+    pieces = _pieces(run) if behind == 1 and isinstance(run, int) else None
+    if pieces is not None:
+        rest = run
+        for piece in pieces[:-1]:
+            rest //= piece
+            lying = mean_of_last(to, to.b.view(lying, [*before, rest, piece]))
+            lying = to.b.view(lying, [*before, rest])
+        if len(pieces) == 1 and not first == last == x.rank - 1:
             lying = to.b.view(lying, [*before, run])
         return _reduced(to, x, mean_of_last(to, lying), first, last)
     dims = x.value.dims
@@ -135,12 +137,18 @@ def _mean_of_run(to: Lowering, x: Ref, first: int, last: int) -> Ref:
     return _reduced(to, x, Ref(value, identity(len(shape))), first, last)
 
 
-def _piece(run: int) -> int | None:
-    """The longest equal pieces of a row, so long that there are not too many either."""
-    for count in range(-(-run // MOST_WEIGHTS), min(run, MOST_WEIGHTS) + 1):
-        if run % count == 0:
-            return run // count
-    return None
+def _pieces(run: int) -> list[int] | None:
+    """Lengths of at most MOST_WEIGHTS whose product is the run's, the longest that fit first; None
+    if there are none."""
+    pieces: list[int] = []
+    while run > MOST_WEIGHTS:
+        counts = range(-(-run // MOST_WEIGHTS), run // 2 + 1)
+        piece = next((run // count for count in counts if run % count == 0), None)
+        if piece is None:
+            return None
+        pieces.append(piece)
+        run //= piece
+    return [*pieces, run]
 
 
 def _max_of_run(to: Lowering, x: Ref, first: int, last: int) -> Ref:
