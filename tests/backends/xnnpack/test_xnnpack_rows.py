@@ -60,6 +60,23 @@ def test_accepted(
     assert_as_promised(program, outputs, module, inputs, runtime=runtime)
 
 
+LONG: dict[str, torch.nn.Module] = {
+    "mean": Fn(lambda x: x.mean((1, 2, 3))),
+    "sum": Fn(lambda x: x.sum((1, 2, 3))),
+    "variance": Fn(lambda x: x.var((1, 2, 3))),
+    "group norm": torch.nn.GroupNorm(1, 64),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_sums_of_half_a_million_keep_their_digits(name: str) -> None:
+    module, x = LONG[name], 1 + torch.linspace(-1, 1, 64 * 96 * 96).sin().reshape(1, 64, 96, 96)
+    buffer = lower(module, (x,)).buffer
+    assert operators(buffer) == ["delegate"]
+    (got,), wanted = run_ours(buffer, (x,))[0], eager64(module, (x,))[0]
+    assert float((got.double() - wanted).norm() / wanted.norm()) < 1e-6
+
+
 @pytest.mark.parametrize(("row", "module", "inputs", "operator", "reason"), flat(REFUSED))
 def test_refused(
     row: str, module: torch.nn.Module, inputs: tuple, operator: str, reason: str
