@@ -145,6 +145,31 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
     ),
     (aten.permute.default, lambda x: x.permute(2, 0, -2), (T,), ["permute_copy.default"]),
     (aten.permute.default, lambda x: x.permute(0, 1, -1) + 1, (T,), ["add.Scalar"]),
+    # Of seven dimensions: one of one element is left out, neighbours are one, the views are short.
+    (
+        aten.permute.default,
+        lambda x: x.view(1, 2, 2, 2, 2, 2, 3).permute(0, 3, 5, 1, 4, 6, 2).reshape(4, 24),
+        (torch.arange(96.0).reshape(8, 12),),
+        ["view_copy.default", "permute_copy.default", "view_copy.default"],
+    ),
+    (
+        aten.permute.default,
+        lambda x: x.view(2, 2, 2, 2, 3, 2, 1).permute(4, 5, 6, 0, 1, 2, 3) + 1,
+        (torch.arange(96.0).reshape(8, 12),),
+        ["view_copy.default", "permute_copy.default", "view_copy.default", "add.Scalar"],
+    ),
+    (
+        aten.permute.default,
+        lambda x: x.view(1, 4, 1, 2, 1, 12, 1).permute(6, 1, 0, 2, 3, 5, 4).reshape(4, 24),
+        (torch.arange(96.0).reshape(8, 12),),
+        ["view_copy.default"],
+    ),
+    (
+        aten.permute.default,
+        lambda x: x.view(2, 2, 2, 2, 2, 3, 2).permute(6, 5, 4, 3, 2, 1, 0) + 1,
+        (torch.arange(192.0),),
+        ["view_copy.default", "permute_copy.default", "add.Scalar"],
+    ),
     (aten.transpose.int, lambda x: x.transpose(-1, 0), (T,), ["permute_copy.default"]),
     (aten.transpose.int, lambda x: x.transpose(1, -2) + 1, (T,), ["add.Scalar"]),
     (aten.t.default, lambda x: x.t(), (M,), ["permute_copy.default"]),

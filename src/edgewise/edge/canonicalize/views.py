@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ aten = torch.ops.aten
     aten.reshape_as.default,
 )
 def _view(graph: Graph, node: Node) -> Node | None:
-    source, after = first_operand(node), fake(node)
+    source, after = _in_few_dimensions(first_operand(node)), fake(node)
     if same_shape(fake(source).shape, after.shape):
         return source
     shape: Any = sizes_as_arguments(after.shape)
@@ -39,12 +40,50 @@ def _view(graph: Graph, node: Node) -> Node | None:
     return call(graph, aten.view_copy.default, (source, shape), node, after)
 
 
+_MOST_DIMS = 6
+"""That delegates transpose."""
+
+
 @rule(aten.permute.default)
 def _permute(graph: Graph, node: Node) -> Node | None:
     dims = [d % fake(node).dim() for d in arguments(node)["dims"]]
     if dims == sorted(dims):
         return first_operand(node)
+    before = fake(first_operand(node))
+    if len(dims) > _MOST_DIMS and is_static(before.shape):
+        shape, order = _merged(before.shape, dims)
+        if len(shape) <= _MOST_DIMS:
+            made, few = _in_few_dimensions(first_operand(node)), before.new_empty(shape)
+            if order != sorted(order):
+                made = call(graph, aten.view_copy.default, (made, shape), node, few)
+                moved = few.permute(order)
+                made = call(graph, aten.permute_copy.default, (made, order), node, moved)
+            after = list(fake(node).shape)
+            return call(graph, aten.view_copy.default, (made, after), node, fake(node))
     return call(graph, aten.permute_copy.default, (first_operand(node), dims), node, fake(node))
+
+
+def _in_few_dimensions(node: Node) -> Node:
+    """What a view of many dimensions is of, which another view may show directly."""
+    while node.target is aten.view_copy.default and fake(node).dim() > _MOST_DIMS:
+        node = first_operand(node)
+    return node
+
+
+def _merged(shape: Sequence[int], dims: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Fewer dimensions to the same effect, and their permutation: without those of one element, and
+    with neighbours that stay beside each other as one."""
+    kept = [d for d in range(len(shape)) if shape[d] != 1]
+    groups: list[list[int]] = []
+    for dim in dims:
+        if dim not in kept:
+            continue
+        if groups and kept.index(dim) == kept.index(groups[-1][-1]) + 1:
+            groups[-1].append(dim)
+        else:
+            groups.append([dim])
+    lying = sorted(groups)
+    return [math.prod(shape[d] for d in group) for group in lying], [lying.index(g) for g in groups]
 
 
 @rule(aten.transpose.int, aten.t.default, aten.numpy_T.default, aten.mT.default)
