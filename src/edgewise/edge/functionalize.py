@@ -235,12 +235,14 @@ def _written_by(node: Node) -> list[Node]:
     if _writes_statistics(node):
         given = [named["running_mean"], named["running_var"]]
     else:
-        given = [
-            named[a.name]
-            for a in target._schema.arguments
-            if a.alias_info is not None and a.alias_info.is_write
-        ]
+        given = [named[a.name] for a in _written_arguments(target)]
     return [base for value in given for base in _nodes_in(value)]
+
+
+def _written_arguments(target: torch._ops.OpOverload) -> list[Any]:
+    """Of the schema."""
+    arguments = target._schema.arguments
+    return [a for a in arguments if a.alias_info is not None and a.alias_info.is_write]
 
 
 def _functional_twin(node: Node) -> torch._ops.OpOverload | None:
@@ -248,9 +250,7 @@ def _functional_twin(node: Node) -> torch._ops.OpOverload | None:
     target = node.target
     assert isinstance(target, torch._ops.OpOverload)
     namespace, _, name = target._schema.name.partition("::")
-    written = [
-        a for a in target._schema.arguments if a.alias_info is not None and a.alias_info.is_write
-    ]
+    written = _written_arguments(target)
     if namespace != "aten" or not name.endswith("_") or name.endswith("__"):
         return None
     if len(written) != 1 or written[0].name != target._schema.arguments[0].name:

@@ -53,8 +53,9 @@ def _permute(graph: Graph, node: Node) -> Node | None:
     if len(dims) > _MOST_DIMS and is_static(before.shape):
         shape, order = _merged(before.shape, dims)
         if len(shape) <= _MOST_DIMS:
-            made, few = _in_few_dimensions(first_operand(node)), before.new_empty(shape)
+            made = _in_few_dimensions(first_operand(node))
             if order != sorted(order):
+                few = before.new_empty(shape)
                 made = call(graph, aten.view_copy.default, (made, shape), node, few)
                 moved = few.permute(order)
                 made = call(graph, aten.permute_copy.default, (made, order), node, moved)

@@ -182,16 +182,13 @@ def _nearest(to: Lowering, node: Node, args: Args) -> Operand:
     x, shape = to.ref(args["input"]), shape_of(node)
     if x.shape[1] != 1:
         x = to.b.in_order(x, (0, *range(2, x.rank), 1))
-    whole, rest = {}, []
+    whole: dict[int, int] = {}  # all at once, last
     for dim, index in enumerate(_sources(args["input"], node, args), 2):
-        before, after = x.shape[dim], shape[dim]
-        is_whole = after % before == 0 and index == [i // (after // before) for i in range(after)]
-        if is_whole:
-            whole[dim] = after // before
+        before, times = x.shape[dim], shape[dim] // x.shape[dim]
+        if pattern(index, before).stretches == [(0, before, times)]:
+            whole[dim] = times
         else:
-            rest.append((dim, index))
-    for dim, index in rest:
-        x = take(to, x, dim, index)
+            x = take(to, x, dim, index)
     return repeat_each(to, x, whole)
 
 
@@ -200,8 +197,9 @@ def _sources(x: Node, node: Node, args: Args) -> list[list[int]]:
     before, after = shape_of(x)[2:], shape_of(node)[2:]
     factors = args["scale_factors"] or [None] * len(after)
     # PyTorch looks at no factor where a side of an image stays or doubles.
-    target = aten.upsample_nearest2d.vec if len(after) == 2 else aten.upsample_nearest1d.vec
-    ones = [1] * (1 if len(after) == 2 else 0)
+    is_image = len(after) == 2
+    target = aten.upsample_nearest2d.vec if is_image else aten.upsample_nearest1d.vec
+    ones = [1] if is_image else []
     found = []
     for old, new, factor in zip(before, after, factors, strict=True):
         numbers = torch.arange(old, dtype=torch.float32).reshape(1, 1, *ones, old)
