@@ -97,3 +97,23 @@ def test_operators_of_other_namespaces_are_not_folded() -> None:
     module = Fn(lambda x, w: x + dequantize(w, 0.1, 0, -128, 127, torch.int8), w=weight)
     program = edge(module, X)
     assert any("dequantize" in op for op in spelling(program))
+
+
+def test_what_is_quantized_of_a_constant_is_folded() -> None:
+    """Such a weight is in the file as integers."""
+    from torch.ao.quantization.fx import _decomposed  # noqa: F401  (registers the operators)
+
+    quantized = torch.ops.quantized_decomposed
+    bounds = (0.01, 0, -128, 127, torch.int8)
+    weight = torch.randn(4)
+    module = Fn(
+        lambda x, w: (
+            x + quantized.dequantize_per_tensor(quantized.quantize_per_tensor(w, *bounds), *bounds)
+        ),
+        w=weight,
+    )
+    program = edge(module, X)
+    name = "quantized_decomposed.quantize_per_tensor.default"
+    assert name not in spelling(program)
+    (stored,) = program.constants.values()
+    assert stored.dtype == torch.int8

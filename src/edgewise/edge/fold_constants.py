@@ -3,8 +3,8 @@
 What is folded: class tokens expanded to a static batch, position ids, masks, transposed
 weights. What is not: random operators, results much larger than what they are made of
 (a file should not grow by a mask that the device can compute), and operators outside
-ATen (a dequantized weight must stay quantized in the file). But what is quantized of
-dequantized constants becomes integers.
+ATen (a dequantized weight must stay quantized in the file). But what is quantized of constants,
+dequantized ones too, becomes integers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def fold_constants(program: ExportedProgram) -> bool:
         if not all(n in constants or n in known or n in dequantized for n in sources):
             continue
         name = op_name(node)
-        if name.startswith(_QUANTIZE) and not dequantized.isdisjoint(sources):
+        if name.startswith(_QUANTIZE):
             value = _evaluate(node, constants, _with_operands(node, constants, known))
         elif name.startswith(_DEQUANTIZE) or not dequantized.isdisjoint(sources):
             if name.startswith(_DEQUANTIZE) or may_fold(node):

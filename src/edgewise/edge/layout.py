@@ -8,10 +8,12 @@ channels-last tensors give channels-last ones, and only `clone` and `_to_copy` w
 
 from __future__ import annotations
 
+import sympy
 import torch
 from torch.fx import Node
 
-from edgewise.edge.graph import arguments, is_call, is_getitem
+from edgewise.edge.graph import Dim, arguments, dims_of, is_call, is_getitem, is_static
+from edgewise.edge.sizes import same
 
 aten = torch.ops.aten
 
@@ -52,11 +54,43 @@ def with_order(tensor: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
 
 
 def is_laid_out(tensor: torch.Tensor, memory_format: torch.memory_format) -> bool:
-    """Whether strides are those of a memory format; False where it depends on sizes that only data
-    will tell."""
-    from torch._prims_common import is_contiguous_for_memory_format_or_false
+    """Whether strides are those of a memory format, contiguous or channels last; False where it
+    depends on the numbers that open sizes stand for.
 
-    return is_contiguous_for_memory_format_or_false(tensor, memory_format=memory_format)
+    Not torch's own question: one about open sizes would be answered for the export's example, and
+    the answer be made a rule.
+    """
+    if is_static(tensor.shape):
+        return tensor.is_contiguous(memory_format=memory_format)
+    shape, strides = dims_of(tensor.shape), dims_of(tensor.stride())
+    order = tuple(range(tensor.dim()))
+    if memory_format is torch.channels_last:
+        if tensor.dim() != 4:
+            return False
+        order = CHANNELS_LAST
+    expected: Dim = 1
+    for dim in reversed(order):
+        if shape[dim] == 1:
+            continue
+        if not same(_at_least_one(strides[dim]), expected):
+            return False
+        expected = expected * shape[dim]
+    return True
+
+
+def _at_least_one(stride: Dim) -> Dim:
+    """A stride as if all sizes were at least one, as torch writes `Max(1, n)` for it."""
+    if isinstance(stride, int):
+        return stride
+    return stride.replace(_is_bounded, _other_than_one)
+
+
+def _is_bounded(expression: sympy.Expr) -> bool:
+    return type(expression).__name__ == "Max" and 1 in expression.args and len(expression.args) == 2
+
+
+def _other_than_one(bounded: sympy.Expr) -> sympy.Expr:
+    return next(size for size in bounded.args if size != 1)
 
 
 def settle(node: Node) -> None:

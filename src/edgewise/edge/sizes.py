@@ -131,11 +131,13 @@ LARGEST_BOUND = 1 << 16
 """A bound above is none that anybody chose; the export's example says more."""
 
 
-def symbol_values(shapes: Iterable[Sequence[Any]], ranges: Mapping[Any, Any]) -> dict[Any, int]:
+def symbol_values(
+    shapes: Iterable[Sequence[Any]], ranges: Mapping[Any, Any] | None = None
+) -> dict[Any, int]:
     """A number for each symbol in the shapes of fake tensors: its upper bound where it has one,
     else what it was in the export.
 
-    ranges: the program's range_constraints.
+    ranges: the program's range_constraints; None: those of the symbols' environment.
     """
     found: dict[Any, int] = {}
     for shape in shapes:
@@ -145,7 +147,9 @@ def symbol_values(shapes: Iterable[Sequence[Any]], ranges: Mapping[Any, Any]) ->
             env = size.node.shape_env
             for symbol in size.node.expr.free_symbols:
                 if symbol not in found:
-                    found[symbol] = _value(symbol, ranges, env)
+                    found[symbol] = _value(
+                        symbol, env.var_to_range if ranges is None else ranges, env
+                    )
     return found
 
 
@@ -161,7 +165,10 @@ def _value(symbol: Any, ranges: Mapping[Any, Any], env: Any) -> int:
 
 
 def at(size: Dim, values: Mapping[Any, int]) -> int:
-    """The size where the symbols have these values."""
+    """The size where the symbols have these values; 0 where there is none, for it divides by 0."""
     if isinstance(size, int):
         return size
-    return int(size.xreplace({s: sympy.Integer(values[s]) for s in size.free_symbols}))
+    try:
+        return int(size.xreplace({s: sympy.Integer(values[s]) for s in size.free_symbols}))
+    except ZeroDivisionError:
+        return 0

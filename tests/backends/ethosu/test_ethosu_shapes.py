@@ -1,4 +1,4 @@
-"""Slices, flips and products in shapes that Vela 5.1 compiles wrongly, or with which it ends."""
+"""Operators of shapes that Vela 5.1 compiles wrongly, or with which it ends."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from ethosu_reference import SPECS, quantized
 
 import edgewise
@@ -38,6 +39,13 @@ def square(a: Tensor) -> Tensor:
     return a * a
 
 
+def filters(*sizes: int) -> Tensor:
+    return torch.randn(sizes, generator=torch.Generator().manual_seed(0))
+
+
+TWO_EACH, HIGH, WIDE = filters(6, 1, 3, 1), filters(4, 6, 3, 3), filters(4, 2, 1, 5)
+BIAS = filters(4)
+
 # Function | sizes of its inputs.
 CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "cut in the middle": (cut(2), [(1, 4, 2, 37, 32)] * 2),
@@ -60,6 +68,38 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "flip in five dimensions": (lambda a: square((a * 1.5).flip(2)), [(4, 2, 2, 1, 1)]),
     "flip before a clamp": (lambda a: scores(a.flip(0).relu(), a.flip(0).relu()), [(2, 8, 8, 8)]),
     "flip, clamp and choice": (lambda a: a.flip(1).relu()[0], [(5, 2, 8, 5, 8)]),
+    "only transposed": (lambda a: a.permute(0, 2, 1, 3).contiguous(), [(2, 2, 4, 8)]),
+    "only transposed, with ones": (lambda a: a.permute(1, 3, 2, 0).contiguous(), [(3, 2, 2, 1)]),
+    "pixel shuffle and a table": (lambda a: F.pixel_shuffle(a, 2).tanh(), [(2, 4, 8, 8)]),
+    "pixel shuffle and a clamp": (lambda a: F.pixel_shuffle(a, 2).relu(), [(2, 4, 8, 8)]),
+    "table, heads joined, table": (
+        lambda a: -a.tanh().permute(0, 2, 1, 3).reshape(1, 4, 8, 4),
+        [(1, 4, 4, 8)],
+    ),
+    "norm of rows and a table": (lambda a: F.gelu(F.layer_norm(a, (8,))), [(2, 8, 4, 8)]),
+    "norm of groups and a table": (lambda a: F.group_norm(a, 8).abs() + 0.3, [(2, 8, 4, 8)]),
+    "softmax and a table": (lambda a: a.softmax(-1).tanh(), [(1, 2, 3, 4, 8)]),
+    "number before five dimensions": (lambda a, b: b.mean() - a, [(1, 4, 4, 4, 2), (3, 6, 8)]),
+    "truth of no dimensions": (
+        lambda a: torch.addcmul((a > -9.0).all().float(), a, a, value=0.1),
+        [(2, 3)],
+    ),
+    "two filters each, a border, rows left over": (
+        lambda a: F.conv2d(a, TWO_EACH, None, (2, 1), (0, 1), groups=3),
+        [(1, 3, 4, 9)],
+    ),
+    "transposed to a single row": (
+        lambda a: F.conv_transpose2d(a, HIGH, None, (2, 1), (2, 1)),
+        [(2, 4, 2, 9)],
+    ),
+    "transposed to a single pixel": (
+        lambda a: F.conv_transpose2d(a, HIGH, None, 2, 2),
+        [(1, 4, 2, 2)],
+    ),
+    "transposed in groups, rows that nothing reaches": (
+        lambda a: F.conv_transpose2d(a, WIDE, BIAS, 2, (0, 2), (1, 1), groups=2),
+        [(1, 4, 4, 8)],
+    ),
 }
 
 

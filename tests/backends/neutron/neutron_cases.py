@@ -407,6 +407,11 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
 }
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], str]] = {
+    "positions": (
+        lambda: Fn(lambda x: x + torch.arange(x.shape[-1])),
+        (IMAGE,),
+        "quantized to int8; got .*: int64",
+    ),
     "3d": (
         lambda: nn.Conv3d(2, 4, 3),
         ((1, 2, 70, 5, 5),),  # more slices than a call is made of

@@ -11,7 +11,7 @@ import torch
 from torch.fx import Graph, Node
 
 from edgewise.edge.canonicalize.registry import call, first_operand, rule, sizes_as_arguments
-from edgewise.edge.graph import arguments, fake, is_static, replace, same_shape
+from edgewise.edge.graph import arguments, fake, is_static, replace, same_shape, size_hint
 from edgewise.edge.layout import is_laid_out
 
 aten = torch.ops.aten
@@ -131,10 +131,12 @@ def _squeeze(graph: Graph, node: Node) -> Node | None:
     before = fake(first_operand(node))
     wanted: Any = node.args[1] if len(node.args) > 1 else range(before.dim())
     wanted = [wanted] if isinstance(wanted, int) else wanted
-    rank = max(before.dim(), 1)
-    # A symbolic size that could be one is not: export has settled that.
-    ones = {d for d, size in enumerate(before.shape) if isinstance(size, int) and size == 1}
-    dims = sorted({d % rank for d in wanted} & ones)
+    asked = {d % max(before.dim(), 1) for d in wanted}
+    ones = asked & {d for d, size in enumerate(before.shape) if isinstance(size, int) and size == 1}
+    if before.dim() - len(ones) != fake(node).dim():
+        # Whether an open size is one, the export has settled; only its example tells.
+        ones = asked & {d for d, size in enumerate(before.shape) if size_hint(size) == 1}
+    dims = sorted(ones)
     if before.dim() - len(dims) != fake(node).dim():
         return None
     if not dims:

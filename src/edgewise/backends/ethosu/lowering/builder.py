@@ -93,7 +93,9 @@ class Builder(MovingBuilder):
         dtype = INT8 if t.dtype == INT8 else INT32
         entries = self.tosa.const(values, t.dtype)
         return self.of_each(
-            t, lambda s: self.tosa.add("TABLE", [s, entries], s.dims, dtype, s.order)
+            t,
+            lambda s: self.tosa.add("TABLE", [s, entries], s.dims, dtype, s.order),
+            by_table=True,
         )
 
     def unary(self, operator: str, t: Tensor, dtype: str | None = None) -> Tensor:
@@ -115,11 +117,13 @@ class Builder(MovingBuilder):
         U65 round them whatever TOSA's attribute says, and TOSA rounds in another way."""
         if operator.endswith("RIGHT_SHIFT"):
             raise ValueError(f"shifts to the right are rescales; got {operator}")
-        if self.takes_apart and a.rank > 4 and a.name in self._numbers:
-            # Vela reads a number before a tensor of more dimensions as if it had several elements.
-            number, dims = self._numbers[a.name], (math.prod(b.dims[:-2]), *b.dims[-2:])
-            flat = self.reshaped_to(b, dims, identity(3))
-            first = self.number(number, flat, a.dtype)
+        if self.takes_apart and b.rank > 4 and math.prod(a.dims) == 1 != math.prod(b.dims):
+            # Vela reads one number before a tensor of more dimensions as if there were several.
+            flat = self.reshaped_to(b, (math.prod(b.dims[:-2]), *b.dims[-2:]), identity(3))
+            if a.name in self._numbers:
+                first = self.number(self._numbers[a.name], flat, a.dtype)
+            else:
+                first = self.reshaped_to(a, (1, 1, 1), identity(3))
             made = self.binary(operator, first, flat, dtype, shift, **attributes)
             return self.reshaped_to(made, b.dims, b.order)
         a, b = self._broadcast_once(*self.aligned([a, b]))
@@ -176,7 +180,11 @@ class Builder(MovingBuilder):
         where, a, b = self.aligned([where, a, b])
         # Vela makes three operators of it, and mistakes the shapes of what has another elsewhere.
         a, b = (
-            self.written(t) if t.name in self._reshaped or self.source(t) != t.name else t
+            self._in_own_shape(t)
+            if t.name in self._moved
+            else self.written(t)
+            if t.name in self._reshaped or self.source(t) != t.name
+            else t
             for t in (a, b)
         )
         self._selected |= {a.name, b.name}
@@ -239,6 +247,8 @@ class Builder(MovingBuilder):
         image, edges = self._fitted(image, sizes, pad, (kh, kw), stride, dilation)
         if max(stride) > MOST_STEPS and any(edges):
             image, edges = self._bordered(image, edges, zero), [0] * 4
+        if depthwise and weight.shape[3] > 1:
+            image = self.whole(image)  # of several filters a channel Vela begins where that does
         before = image.dims
         if n > 1 and (kh, kw) == stride == (1, 1) and not any(edges):
             # Of several images Vela makes lines of another width, unless they are one.

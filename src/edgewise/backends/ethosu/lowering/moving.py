@@ -43,6 +43,8 @@ class MovingBuilder:
         self._products: set[str] = set()
         """Names of what products of matrices give that are taken apart, and of what is computed
         from each element of that."""
+        self._moved: set[str] = set()
+        """Names of what is transposed, and of that in another shape."""
         self._whole: dict[str, Tensor] = {}
         self._selected: set[str] = set()
         self._reshaped: set[str] = set()
@@ -52,9 +54,12 @@ class MovingBuilder:
         self._windowed: set[str] = set()
         """Names of what convolutions and pools give, of pieces of that, and of what is computed
         from each element of these."""
-        self._views: dict[str, tuple[Tensor, Again]] = {}
-        """By the names of these and of reduced ones in another shape or order: of what, and how it
+        self._made_of: dict[str, tuple[Tensor, Again]] = {}
+        """By the names of all that is another tensor in another shape or order: of what, and how it
         is made."""
+        self._views: dict[str, tuple[Tensor, Again]] = {}
+        """By the names of these and of reduced ones in another shape or order, and of all that is
+        transposed: of what, and how it is made."""
 
     def in_order(self, t: Tensor, order: Perm) -> Tensor:
         """The same tensor, lying as `order` says."""
@@ -71,7 +76,7 @@ class MovingBuilder:
             if moved == sorted(moved):  # only dimensions of size 1 move
                 made = self.reshaped_to(t, dims, order)
             else:
-                made = self._view(t, lambda s: self._transposed(s, perms, order))
+                made = self._view(t, lambda s: self._transposed(s, perms, order), moves=True)
             self._ordered[key] = made
             # Nothing has to be moved back either.
             self._ordered[made.name, (*order, -1, *t.order)] = t
@@ -135,14 +140,18 @@ class MovingBuilder:
             "CLAMP", [t], t.dims, t.dtype, t.order, min_val=low, max_val=high, nan_mode=nan_mode
         )
 
-    def of_each(self, t: Tensor, operator: Again) -> Tensor:
+    def of_each(self, t: Tensor, operator: Again, by_table: bool = False) -> Tensor:
         """An operator on each element. Vela makes one of it and of a reduction before it, and
         of what that has more than three dimensions it computes something else. So it does of a
         table and a convolution or pool in another shape: it reads that one's input in a third.
-        What is another shape of a reduction's result has too little memory on U85."""
-        if t.name in self._views:
-            viewed, again = self._views[t.name]
-            return replace(self._view(self.of_each(viewed, operator), again), order=t.order)
+        What is another shape of a reduction's result has too little memory on U85. Of an operator
+        and the last part of a transposition it makes one that writes elements over each other; of a
+        table and what is computed in another shape (a norm of rows) one that reads beyond it."""
+        views = self._made_of if by_table else self._views
+        if t.name in views:
+            viewed, again = views[t.name]
+            made = self.of_each(viewed, operator, by_table)
+            return replace(self._view(made, again, t.name in self._moved), order=t.order)
         if t.name in self._windowed:
             made = operator(t)
             self._windowed.add(made.name)
@@ -162,10 +171,15 @@ class MovingBuilder:
         self._reduced.add(made.name)
         return made
 
-    def _view(self, t: Tensor, again: Again) -> Tensor:
+    def _view(self, t: Tensor, again: Again, moves: bool = False) -> Tensor:
+        """moves: whether it is transposed."""
         made = again(t)
         self._sources[made.name] = self.source(t)
-        if t.name in self._windowed or t.name in self._views or t.name in self._reduced:
+        self._made_of[made.name] = t, again
+        if moves or t.name in self._moved:
+            self._moved.add(made.name)
+        known = (self._windowed, self._views, self._reduced, self._moved)
+        if moves or any(t.name in names for names in known):
             self._views[made.name] = t, again
         self._lies_as(t, made, again)
         return made
@@ -173,9 +187,17 @@ class MovingBuilder:
     def _of_windows(self, made: Tensor, *parts: Tensor) -> Tensor:
         """Pieces of what windows gave, and what is made of pieces: Vela moves none of them, but has
         each window write to its own address."""
-        if any(part.name in self._windowed or part.name in self._views for part in parts):
+        if any(self._is_of_windows(part.name) for part in parts):
             self._windowed.add(made.name)
         return made
+
+    def _is_of_windows(self, name: str) -> bool:
+        """Whether windows gave it, maybe in another shape or order, or it is a reduction's result
+        in another one."""
+        source = name
+        while source in self._views:
+            source = self._views[source][0].name
+        return source in self._windowed or (source != name and source in self._reduced)
 
     def _lies_as(self, t: Tensor, made: Tensor, again: Again) -> None:
         if t.name in self._slices:

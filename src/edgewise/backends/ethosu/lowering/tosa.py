@@ -107,9 +107,9 @@ class Tosa:
 
     def const(self, values: Any, dtype: str, dims: Sequence[int] | None = None) -> Tensor:
         """A constant as it lies in memory; the same one once."""
-        array = np.ascontiguousarray(values, dtype=_STORED_AS[dtype])
-        if dims is not None:
-            array = array.reshape(tuple(dims))
+        shape = np.shape(values) if dims is None else tuple(dims)
+        # Of no dimensions, too, which `ascontiguousarray` makes one of.
+        array = np.ascontiguousarray(values, dtype=_STORED_AS[dtype]).reshape(shape)
         key = (dtype, array.shape, array.tobytes() if array.nbytes <= 4096 else id(values))
         if key not in self._consts:
             name = self._name("const")

@@ -139,11 +139,16 @@ def _image(
     if transposed_to is None:
         return _sums(to, x, _array(filters), bias, steps, settings)
     stride, padding = settings["stride"], settings["padding"]
-    around = []
+    sizes, behind, around = list(transposed_to), [0, 0], []
     for i in range(2):
         size, k = x.shape[2 + i], filters.shape[1 + i]
-        after = transposed_to[i] - (size - 1) * stride[i] - k + padding[i]
-        around += [-padding[i], after]
+        if sizes[i] == 1 < size and stride[i] > 1:
+            sizes[i] = 2  # of a single row Vela forgets the stride
+        after = sizes[i] - (size - 1) * stride[i] - k + padding[i]
+        # What no element reaches, weights of 0 do: Vela takes it for what another group wrote.
+        behind[i] = max(after, 0)
+        around += [-padding[i], min(after, 0)]
+    filters = torch.nn.functional.pad(filters, (0, 0, 0, behind[1], 0, behind[0]))
     made = to.b.transpose_conv2d(
         x.tensor,
         _array(filters),
@@ -151,8 +156,9 @@ def _image(
         x.quant.zero_point,
         stride=(stride[0], stride[1]),
         pad=tuple(around),  # type: ignore[arg-type]
-        sizes=(transposed_to[0], transposed_to[1]),
+        sizes=(sizes[0], sizes[1]),
     )
+    made = to.b.slice(made, {}, {2 + i: transposed_to[i] for i in range(2)})
     return Sums(made, tuple(steps.tolist()))
 
 

@@ -195,7 +195,7 @@ class NeutronPartitioner(TablePartitioner[Cluster]):
         """By node; empty if the NPU takes the cluster."""
         given = self._against_operators(cluster)
         whole = batch.fix(cluster) if batch is not None and not given else None
-        whole = whole or _against_floats(cluster)
+        whole = whole or _against_floats(cluster) or _against_plain_integers(cluster, constants)
         if whole is None and not given:
             whole = self._against_all(cluster, constants)
         if whole is not None:
@@ -311,6 +311,16 @@ def _against_floats(cluster: Cluster) -> Refusal | None:
         return Refusal("operands and result quantized to int8", _dtype(strange[0]))
     got = got or "constants only"
     return Refusal("operands and result quantized to int8", got, QUANTIZE_FIRST)
+
+
+def _against_plain_integers(cluster: Cluster, constants: IntegerConstants) -> Refusal | None:
+    """Of constants whose integers are numbers, not steps of a scale: `arange`."""
+    for node in cluster.nodes:
+        for operand in node.all_input_nodes:
+            if operand in constants and tensors_of(operand) and not _is_real(operand):
+                got = f"{operand.name}: {_dtype(operand)}"
+                return Refusal("operands and result quantized to int8", got, "operand.float()")
+    return None
 
 
 def _dtype(node: Node) -> str:

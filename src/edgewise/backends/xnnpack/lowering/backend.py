@@ -93,4 +93,6 @@ def build(program: ExportedProgram) -> Graph:
     builder.origin = len(nodes) - 1
     for result in results:
         builder.output(to.operand(result), dim_order(fake(result)))
+    if builder.graph.symbols and not builder.graph.is_possible():
+        builder.graph.symbols = symbol_values(shapes, {})  # the example's
     return builder.graph

@@ -6,16 +6,16 @@ Shapes here are physical: in the order in which elements lie in memory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from edgewise.backends.xnnpack.lowering.quant import (
-    Quant,
-)
+from edgewise.backends.xnnpack.lowering.quant import Quant
 from edgewise.edge.graph import Dim
+from edgewise.edge.sizes import at
 
 FP32, FP16 = 1, 2
 DATATYPES = {torch.float32: FP32, torch.float16: FP16}
@@ -78,6 +78,23 @@ class Graph:
     """Origins of nodes whose weights were integers, and are written as floating point."""
     padded: set[int] = field(default_factory=set)
     """Origins of nodes whose groups of weights are filled with zeros."""
+
+    def is_possible(self) -> bool:
+        """Whether the symbols' numbers are sizes that a runtime could plan for: none is below one,
+        and what is reshaped keeps its elements. At the bounds that an export gives, parts of a
+        tensor may be empty, or a number of rows no multiple of what it is divided by."""
+
+        def sizes(value: Value) -> list[int]:
+            return [at(size, self.symbols) for size in value.dims]
+
+        if any(size < 1 for value in self.values() for size in sizes(value)):
+            return False
+        reshapes = [node for node in self.nodes if node.kind == "StaticReshape"]
+        return all(
+            math.prod(sizes(node.inputs[0])) == math.prod(sizes(node.outputs[0]))
+            for node in reshapes
+            if node.inputs[0] is not None
+        )
 
     def users(self) -> dict[Value, list[Node]]:
         found: dict[Value, list[Node]] = {}

@@ -106,12 +106,22 @@ class XnnpackOperator(OperatorDefinition[Lower]):
             shape = shape_of(operand)
             to.done[operand] = builder.input(shape, fake(operand).dtype, identity(len(shape)))
         try:
-            self.lower(to, node, query.args)
+            made = self.lower(to, node, query.args)
         except reshape.OutOfReach as error:
             return [Refusal("shapes that XNNPACK can make", str(error), "a static batch size")]
         except NeedsNumber:
             shapes = ", ".join(shown(dims_of(t.shape)) for t in tensors)
             return [Refusal(STATIC_ONLY, shapes, FEWER_SYMBOLS)]
+        return self._refusals_at_bounds(query, to, made[0] if isinstance(made, tuple) else made)
+
+    def _refusals_at_bounds(self, query: Query, to: Lowering, made: Operand) -> list[Refusal]:
+        """Where the result's shape is that of the operator for the export's example, but not at
+        the bounds of the open sizes: the export has a check of its own, which no range tells."""
+        shapes = [t.shape for n in (*query.node.all_input_nodes, query.node) for t in tensors_of(n)]
+        for to.b.graph.symbols in (symbol_values(shapes, {}), symbol_values(shapes)):
+            wrong = to.difference(value_of(query.node), made)
+            if wrong:
+                return [Refusal("shapes that go together for all open sizes", wrong, FEWER_SYMBOLS)]
         return []
 
 

@@ -14,6 +14,7 @@ from torch.fx import Node
 
 from edgewise.backends.xnnpack.lowering.accuracy import NORMS, SQUARES
 from edgewise.backends.xnnpack.lowering.builder import Operand, Ref
+from edgewise.backends.xnnpack.lowering.static_sizes import number
 from edgewise.backends.xnnpack.lowering.table import Constraint, Lowering, Query, constant, define
 
 aten = torch.ops.aten
@@ -22,7 +23,7 @@ aten = torch.ops.aten
 def mean_of_last(to: Lowering, x: Ref) -> Ref:
     """[..., n] -> [..., 1]. Of float16, too, the sum is taken in float32: in float16 it loses
     digits with every term, and 1/n itself has few where n is large."""
-    n = x.shape[-1]
+    n = number(x.shape[-1])
     wide = to.b.convert(x, torch.float32)
     mean = to.b.fully_connected(wide, torch.full((1, n), 1 / n), None)
     return to.b.convert(mean, x.dtype)

@@ -1,0 +1,44 @@
+"""Programs of random operators compute what eager PyTorch does, lowered in each way.
+
+More of them: `python tests/random_programs WAY... --seeds 1000:2000`.
+"""
+
+from __future__ import annotations
+
+import pytest
+from random_ways import WAYS, fault
+
+COUNTS = {
+    "kernels": 120,
+    "kernels, open sizes": 60,
+    "xnnpack": 240,
+    "xnnpack, open sizes": 160,
+    "xnnpack, int8": 80,
+    "ethos-u55": 60,
+    "ethos-u65": 30,
+    "ethos-u85": 60,
+    "ethos-u55, int16": 30,
+    "ethos-u85, int16": 30,
+    "neutron": 60,
+}
+AT_ONCE = 20
+
+
+def _cases() -> list[object]:
+    found = []
+    for name, count in COUNTS.items():
+        marks = [pytest.mark.litert] if name == "neutron" else []
+        for first in range(0, count, AT_ONCE):
+            found.append(pytest.param(name, first, marks=marks, id=f"{name}-{first}"))
+    return found
+
+
+def test_each_way_is_tried() -> None:
+    assert set(COUNTS) == set(WAYS)
+
+
+@pytest.mark.parametrize(("name", "first"), _cases())
+def test_it_computes_what_eager_does(name: str, first: int) -> None:
+    way = WAYS[name]()
+    found = [fault(seed, way) for seed in range(first, first + AT_ONCE)]
+    assert not any(found), "\n" + "\n".join(filter(None, found))
