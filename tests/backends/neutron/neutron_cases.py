@@ -186,6 +186,10 @@ ACCEPTED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...]]] = {
     "attention": (lambda: Attention(), ((1, 8, 32),)),
     "attention-spelt": (lambda: Attention(spelt=True), ((2, 8, 32),)),
     # two operands
+    "bmm-of-two-views": (
+        lambda: Fn(lambda a: torch.einsum("bij,bik->bkj", *[F.unfold(a, 2)] * 2)),
+        ((1, 4, 6, 4),),
+    ),
     "add": (lambda: Fn(lambda a, b: a + b), (IMAGE, IMAGE)),
     "add-channels": (lambda: Fn(lambda a, b: a + b), (IMAGE, (1, 8, 1, 1))),
     "add-rank": (lambda: Fn(lambda a, b: a + b), ((1, 5, 8), (8,))),

@@ -84,7 +84,13 @@ def _interpreter(model: bytes) -> Any:
                 and graph.Tensors(operator.Inputs(0)).ShapeAsNumpy()[-1] >= _LONG_SOFTMAX
             ):
                 resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-    return Interpreter(model_content=model, experimental_op_resolver_type=resolver)
+    # Every tensor in memory of its own: else a sum is written over what it reads, even where that
+    # is another tensor in another shape, which is still read.
+    return Interpreter(
+        model_content=model,
+        experimental_op_resolver_type=resolver,
+        experimental_preserve_all_tensors=True,
+    )
 
 
 class _Programs:
