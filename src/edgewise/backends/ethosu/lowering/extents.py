@@ -1,29 +1,32 @@
-"""Whether a program writes only where Vela holds memory for what is computed then.
+"""Whether a program touches only memory that Vela holds for what is computed then.
 
 Vela plans memory and generates commands apart from each other. Where a command is of another shape
-than what was planned, it writes over values that are still read: a wrong number, without a word.
+than what was planned, it writes over values that are still read, or reads beyond its own: a wrong
+number, without a word.
 """
 
 from __future__ import annotations
 
 from edgewise.backends.ethosu.lowering.vela import ArenaBlock, VelaProgram
+from edgewise.backends.ethosu.simulator.accesses import accesses
 from edgewise.backends.ethosu.simulator.errors import NotSimulatedError, NpuError
-from edgewise.backends.ethosu.simulator.writes import writes
 
 _ARENA, _FAST = 1, 2
 """Regions that Vela plans; others are the program's inputs and outputs, or inside the NPU."""
 
 
-def stray_write(made: VelaProgram) -> str | None:
-    """The first write that leaves the blocks of memory of its time, told; None if there is none,
-    or if the command stream is one that the simulator cannot read.
+def stray_access(made: VelaProgram) -> str | None:
+    """The first command that leaves the blocks of memory of its time, or that no NPU carries out,
+    told; None if there is none, or if the command stream is one that the simulator cannot read.
 
     A transfer may run ahead of the layer that needs it: it is in a block of any time.
     """
     try:
         return _first_stray(made)
-    except (NotSimulatedError, NpuError):
+    except NotSimulatedError:
         return None
+    except NpuError as error:
+        return str(error)
 
 
 def _first_stray(made: VelaProgram) -> str | None:
@@ -33,7 +36,7 @@ def _first_stray(made: VelaProgram) -> str | None:
     for block in figures.arena:
         is_fast = made.fast_scratch_size and block.memory == "Sram"
         blocks[_FAST if is_fast else _ARENA].append(block)
-    for command, access in writes(made.program.commands):
+    for command, access in accesses(made.program.commands):
         if access.region not in blocks:
             continue
         layer = layers.of(command.offset)

@@ -16,7 +16,7 @@ from torch.fx import Node
 
 from edgewise.backends.ethosu.lowering import vela
 from edgewise.backends.ethosu.lowering.compile_spec import EthosUCompileSpec
-from edgewise.backends.ethosu.lowering.extents import stray_write
+from edgewise.backends.ethosu.lowering.extents import stray_access
 from edgewise.backends.ethosu.lowering.lower import build
 from edgewise.backends.ethosu.lowering.vela import VelaProgram, VelaRefusal
 from edgewise.partition.cut_out import cut_out
@@ -97,9 +97,9 @@ def _compile(tosa: bytes, spec: EthosUCompileSpec) -> VelaProgram:
         spec.extra_flags,
         spec.config_ini,
     )
-    stray = stray_write(made)
+    stray = stray_access(made)
     if stray is not None:
-        raise VelaRefusal(spec.target, f"a write beyond the memory held for it: {stray}")
+        raise VelaRefusal(spec.target, f"a command beyond the memory held for it: {stray}")
     return made
 
 

@@ -104,6 +104,21 @@ class FeatureMap:
                 result.append(Access(self.region, start, end, write))
         return result
 
+    def check_apart(self) -> None:
+        """NpuError if two elements have the same bytes."""
+        for tile in self.tiles():
+            for _, _, _, shape, strides in self._pieces(tile):
+                inner = self.dtype.itemsize
+                for stride, size in sorted(
+                    (abs(stride), size) for stride, size in zip(strides, shape, strict=True)
+                ):
+                    if size > 1 and stride < inner:
+                        raise NpuError(
+                            f"{self.name} has its elements apart; got strides of "
+                            f"{', '.join(map(str, strides))} for {shape}"
+                        )
+                    inner += (size - 1) * stride
+
     def _check(self) -> None:
         if self.bricks and any(base % _BRICK for base in self.bases):
             raise NpuError(

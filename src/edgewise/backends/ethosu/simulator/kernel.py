@@ -38,6 +38,14 @@ class Kernel:
             raise NpuError(f"windows cover a row and column; got {rows} by {columns}")
         return rows, columns
 
+    def check_padding(self) -> None:
+        """NpuError if windows lie beside the feature map, in what is put around it alone."""
+        around = ((self.top, self.bottom), (self.left, self.right))
+        for axis, (before, after) in enumerate(around):
+            size = self._extent(axis, 1)
+            if max(before, after) >= size:
+                raise NpuError(f"windows of {size} lie over the feature map; got {before}, {after}")
+
     def _extent(self, axis: int, outputs: int) -> int:
         points = (self.height, self.width)[axis]
         return (outputs - 1) * self.stride[axis] + (points - 1) * self.dilation[axis] + 1

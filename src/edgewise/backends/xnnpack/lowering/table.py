@@ -112,7 +112,7 @@ class XnnpackOperator(OperatorDefinition[Lower]):
         except NeedsNumber:
             shapes = ", ".join(shown(dims_of(t.shape)) for t in tensors)
             return [Refusal(STATIC_ONLY, shapes, FEWER_SYMBOLS)]
-        return self._refusals_at_bounds(query, to, made[0] if isinstance(made, tuple) else made)
+        return [] if isinstance(made, tuple) else self._refusals_at_bounds(query, to, made)
 
     def _refusals_at_bounds(self, query: Query, to: Lowering, made: Operand) -> list[Refusal]:
         """Where the result's shape is that of the operator for the export's example, but not at
