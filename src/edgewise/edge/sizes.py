@@ -147,9 +147,8 @@ def symbol_values(
             env = size.node.shape_env
             for symbol in size.node.expr.free_symbols:
                 if symbol not in found:
-                    found[symbol] = _value(
-                        symbol, env.var_to_range if ranges is None else ranges, env
-                    )
+                    known = env.var_to_range if ranges is None else ranges
+                    found[symbol] = _value(symbol, known, env)
     return found
 
 

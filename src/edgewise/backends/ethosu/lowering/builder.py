@@ -179,17 +179,15 @@ class Builder(MovingBuilder):
     def select(self, where: Tensor, a: Tensor, b: Tensor) -> Tensor:
         where, a, b = self.aligned([where, a, b])
         # Vela makes three operators of it, and mistakes the shapes of what has another elsewhere.
-        a, b = (
-            self._in_own_shape(t)
-            if t.name in self._moved
-            else self.written(t)
-            if t.name in self._reshaped or self.source(t) != t.name
-            else t
-            for t in (a, b)
-        )
+        a, b = self._selectable(a), self._selectable(b)
         self._selected |= {a.name, b.name}
         dims = [max(sizes) for sizes in zip(where.dims, a.dims, b.dims, strict=True)]
         return self.tosa.add("SELECT", [where, a, b], dims, a.dtype, a.order)
+
+    def _selectable(self, t: Tensor) -> Tensor:
+        if t.name in self._moved:
+            return self._in_own_shape(t)
+        return self.written(t) if t.name in self._reshaped or self.source(t) != t.name else t
 
     def reduce(self, operator: str, t: Tensor, dim: int) -> Tensor:
         """Keeps the dimension, with size 1."""

@@ -13,6 +13,7 @@ from edgewise.backends.ethosu.simulator.feature_map import (
     output_map,
     output_shape,
 )
+from edgewise.backends.ethosu.simulator.hazards import InFlight
 from edgewise.backends.ethosu.simulator.kernel import read_kernel
 from edgewise.backends.ethosu.simulator.memory import Access
 from edgewise.backends.ethosu.simulator.registers import Registers
@@ -21,8 +22,7 @@ from edgewise.backends.ethosu.simulator.stream import Command, parse
 Shape = tuple[int, int, int]
 
 _NO_KERNELS = (
-    "NPU_OP_STOP", "NPU_OP_IRQ", "NPU_OP_PMU_MASK", "NPU_OP_DMA_WAIT", "NPU_OP_KERNEL_WAIT",
-    "NPU_OP_BRANCH",
+    "NPU_OP_STOP", "NPU_OP_IRQ", "NPU_OP_PMU_MASK", "NPU_OP_BRANCH",
 )  # fmt: skip
 _WINDOWED = ("NPU_OP_CONV", "NPU_OP_DEPTHWISE", "NPU_OP_POOL")
 
@@ -31,23 +31,40 @@ def accesses(commands: bytes) -> Iterator[tuple[Command, Access]]:
     """Each command that touches memory, with each run of bytes that it writes, and that it reads of
     feature maps; in the stream's order, branches not taken.
 
-    commands: with the driver's actions. Raises NpuError as `parse` does, and for a kernel that no
-    NPU carries out: a pool with windows beside its image, or what writes elements over each other.
+    commands: with the driver's actions. Raises NpuError as `parse` does, for a kernel that no NPU
+    carries out (a pool with windows beside its image, or what writes elements over each other), and
+    for a command that waits for none that touches the same bytes.
     """
     target, parsed = parse(commands)
-    registers = Registers(target)
+    registers, flight = Registers(target), InFlight(target)
     for command in parsed:
         if command.name.startswith("NPU_SET_"):
             registers.set(command)
+        elif command.name == "NPU_OP_DMA_WAIT":
+            flight.wait_dma(command.field("k"))
+        elif command.name == "NPU_OP_KERNEL_WAIT":
+            flight.wait_kernels(command.field("n"))
         elif command.name == "NPU_OP_DMA_START":
-            yield from ((command, one) for one in transfer_of(target, registers).accesses())
+            touched = list(transfer_of(target, registers).accesses())
+            flight.start_dma(command, touched)
+            yield from ((command, one) for one in touched)
         elif command.name not in _NO_KERNELS:
-            ofm = output_map(registers)
-            if ofm is not None:
-                ofm.check_apart()
-                yield from ((command, one) for one in ofm.accesses(write=True))
-            for ifm in _inputs(command, registers):
-                yield from ((command, one) for one in ifm.accesses(write=False))
+            touched = [*_written(registers), *_read(command, registers)]
+            flight.start_kernel(command, touched)
+            yield from ((command, one) for one in touched)
+
+
+def _written(registers: Registers) -> list[Access]:
+    ofm = output_map(registers)
+    if ofm is None:
+        return []
+    ofm.check_apart()
+    return ofm.accesses(write=True)
+
+
+def _read(command: Command, registers: Registers) -> list[Access]:
+    maps = _inputs(command, registers)
+    return [one for ifm in maps for one in ifm.accesses(write=False)]
 
 
 def _inputs(command: Command, registers: Registers) -> Iterator[FeatureMap]:

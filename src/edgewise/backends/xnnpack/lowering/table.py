@@ -112,13 +112,15 @@ class XnnpackOperator(OperatorDefinition[Lower]):
         except NeedsNumber:
             shapes = ", ".join(shown(dims_of(t.shape)) for t in tensors)
             return [Refusal(STATIC_ONLY, shapes, FEWER_SYMBOLS)]
+        # Of several results those are looked at that calls of getitem take out.
         return [] if isinstance(made, tuple) else self._refusals_at_bounds(query, to, made)
 
     def _refusals_at_bounds(self, query: Query, to: Lowering, made: Operand) -> list[Refusal]:
-        """Where the result's shape is that of the operator for the export's example, but not at
-        the bounds of the open sizes: the export has a check of its own, which no range tells."""
+        """Where the result's shape is not that of the operator for the export's example, or at the
+        bounds of the open sizes: the export has a check of its own, which no range tells."""
         shapes = [t.shape for n in (*query.node.all_input_nodes, query.node) for t in tensors_of(n)]
-        for to.b.graph.symbols in (symbol_values(shapes, {}), symbol_values(shapes)):
+        for symbols in (symbol_values(shapes, {}), symbol_values(shapes)):
+            to.b.graph.symbols = symbols
             wrong = to.difference(value_of(query.node), made)
             if wrong:
                 return [Refusal("shapes that go together for all open sizes", wrong, FEWER_SYMBOLS)]
