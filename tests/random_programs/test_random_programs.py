@@ -26,7 +26,7 @@ AT_ONCE = 20
 
 # Others that were wrong once, and are not told by a smaller case elsewhere.
 ONCE_WRONG = {
-    "ethos-u55, int16": 20,  # a transfer over what two convolutions before still read
+    "ethos-u55, int16": 1346,  # a transfer over what two convolutions before still read
 }
 
 
