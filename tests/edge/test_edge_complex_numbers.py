@@ -215,6 +215,27 @@ def test_an_open_size() -> None:
         assert_close(run_ours(program.buffer, (x,))[0], [module(x)], rel=1e-5, floor=1e-6)
 
 
+OPEN_SPECTRA = {
+    "of two dimensions": lambda x: torch.fft.fftn(x, dim=(1, 2)).real,
+    "by the root of the length": lambda x: torch.fft.fft(x, dim=1, norm="ortho").imag,
+    "by the length": lambda x: torch.fft.rfft(x, dim=1, norm="forward").real,
+    "there and back": lambda x: torch.fft.ifft(torch.fft.fft(x, dim=1), dim=1).real,
+}
+
+
+@pytest.mark.parametrize("name", OPEN_SPECTRA)
+def test_spectra_of_an_open_length(name: str) -> None:
+    length = torch.export.Dim("length", min=4, max=1000)
+    module = Fn(OPEN_SPECTRA[name])
+    example = torch.randn(2, 12, 8)
+    program = lower(module, (example,), dynamic_shapes={"inputs": ({1: length},)})
+    for size in (12, 7, 600):
+        x = torch.randn(2, size, 8)
+        want = module(x.double()).float()
+        floor = 3e-6 * float(want.abs().max())
+        assert_close(run_ours(program.buffer, (x,))[0], [want], rel=0, floor=floor)
+
+
 @pytest.mark.peer
 @pytest.mark.parametrize("name", ["stft", "istft", "irfft2", "back from many"])
 def test_spectra_on_executorch(name: str) -> None:

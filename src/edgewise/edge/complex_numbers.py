@@ -459,10 +459,16 @@ def _view_as_real(value: Any) -> torch.Tensor:
     return torch.stack([value.re, value.im], -1)
 
 
-def _scale_of(lengths: Sequence[int], normalization: int) -> float:
-    """0: none; 1: by the root of the number of elements; 2: by their number."""
-    count = math.prod(lengths)
-    return (1.0, count**-0.5, 1 / count)[normalization]
+def _scale_of(lengths: Sequence[Any], normalization: int) -> Any:
+    """0: none; 1: by the root of the number of elements; 2: by their number. A tensor of one
+    element where that is open."""
+    if normalization == 0:
+        return 1.0
+    if all(isinstance(length, int) for length in lengths):
+        count = math.prod(lengths)
+        return count**-0.5 if normalization == 1 else 1 / count
+    number = math.prod((torch.ones(length).sum() for length in lengths), start=torch.ones(()))
+    return number.rsqrt() if normalization == 1 else number.reciprocal()
 
 
 def _lengths(sizes: Sequence[Any], name: str) -> list[int]:
@@ -481,8 +487,7 @@ def _along(dim: int, value: Any, function: Callable[[Any, Any], tuple[Any, Any]]
 
 
 def _fft_c2c(value: Any, dim: Sequence[int], normalization: int, forward: bool) -> Any:
-    lengths = _lengths([value.shape[d] for d in dim], "aten._fft_c2c")
-    scale = _scale_of(lengths, normalization)
+    scale = _scale_of([value.shape[d] for d in dim], normalization)
     sign = -1 if forward else 1
     for number, d in enumerate(dim):
         once = scale if number == 0 else 1.0
@@ -495,7 +500,7 @@ def _transformed(real: Any, imaginary: Any, **options: Any) -> tuple[Any, Any]:
 
 
 def _fft_r2c(value: torch.Tensor, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
-    lengths = _lengths([value.shape[d] for d in dim], "aten._fft_r2c")
+    lengths = [value.shape[d] for d in dim]
     scale, kept = _scale_of(lengths, normalization), lengths[-1] // 2 + 1 if onesided else None
     found = _along(dim[-1], value, partial(_transformed, sign=-1, scale=scale, kept=kept))
     return _fft_c2c(found, dim[:-1], 0, True) if len(dim) > 1 else found

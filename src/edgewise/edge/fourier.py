@@ -1,4 +1,5 @@
-"""Discrete Fourier transforms in real arithmetic: products with constant matrices.
+"""Discrete Fourier transforms in real arithmetic: products with matrices, constant ones where the
+length is.
 
 A length with factors takes several small products (Cooley and Tukey 1965): of n numbers, about
 `n * sum(factors)` multiplications.
@@ -28,12 +29,16 @@ class LongFactor(ValueError):
 
 
 def transform(
-    parts: Parts, sign: int, scale: float = 1.0, kept: int | None = None
+    parts: Parts, sign: int, scale: Any = 1.0, kept: int | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Sums of `x[j] * exp(sign * 2 pi i * j * k / n)` over the last dimension, times the scale, of
-    the first `kept` k; None for all n. LongFactor for lengths that no matrix is made for."""
-    length = parts[0].shape[-1]
+    the first `kept` k; None for all n. LongFactor for lengths that no matrix is made for; that of
+    an open one is computed when the program runs."""
+    length: Any = parts[0].shape[-1]
     kept = length if kept is None else kept
+    if not isinstance(length, int):
+        first, second = _of_open_length(parts, sign, kept)
+        return first * scale, second * scale
     if _is_one_product(length):
         made = _times(parts, _matrix(length, sign, scale, kept))
         return made[..., :kept], made[..., kept:]
@@ -66,6 +71,18 @@ def from_half_spectrum(
     back = [t[..., 1:last].flip(-1) for t in (real, imaginary)]
     whole = torch.cat([real, back[0]], -1), torch.cat([imaginary, -back[1]], -1)
     return transform(whole, 1, scale)[0]
+
+
+def _of_open_length(parts: Parts, sign: int, kept: int) -> tuple[torch.Tensor, torch.Tensor]:
+    real, imaginary = parts
+    length = real.shape[-1]
+    # Whole turns are taken off in integers, exactly.
+    products = torch.arange(length).unsqueeze(1) * torch.arange(kept) % length
+    angles = products.to(real.dtype) * (2 * math.pi) / length
+    cosines, sines = angles.cos(), angles.sin() * sign
+    if imaginary is None:
+        return real @ cosines, real @ sines
+    return real @ cosines - imaginary @ sines, real @ sines + imaginary @ cosines
 
 
 def _is_one_product(length: int) -> bool:

@@ -53,9 +53,9 @@ A function that lowering writes as several operators has the errors of each: `si
 `log`; `exp2` is `pow`. Their own kernels run files that others wrote.
 
 Of core ATen these are no kernels: views (they are lowered to the `_copy` operators),
-`_fft_r2c` and `_fft_c2r` (lowering writes them as products with constant matrices, and complex
-tensors as their real and imaginary parts, so that a file holds none), `resize_`, and questions
-about strides and storage, which a program's tensors do not have.
+`_fft_r2c` and `_fft_c2r` (lowering writes them as products with matrices, and complex tensors as
+their real and imaginary parts, so that a file holds none), `resize_`, and questions about strides
+and storage, which a program's tensors do not have.
 
 Beside what torch decomposes, lowering writes these as others, inside of a delegate where one takes
 them: {decomposed}. Matrices of `det`, `inv`, `solve` and `cholesky` have up to 32 rows;
