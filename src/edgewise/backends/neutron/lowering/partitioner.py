@@ -195,7 +195,7 @@ class NeutronPartitioner(TablePartitioner[Cluster]):
         """By node; empty if the NPU takes the cluster."""
         given = self._against_operators(cluster)
         whole = batch.fix(cluster) if batch is not None and not given else None
-        whole = whole or _against_floats(cluster) or _against_plain_integers(cluster, constants)
+        whole = whole or _against_floats(cluster)
         if whole is None and not given:
             whole = self._against_all(cluster, constants)
         if whole is not None:
@@ -234,6 +234,9 @@ class NeutronPartitioner(TablePartitioner[Cluster]):
 
     def _against_all(self, cluster: Cluster, constants: IntegerConstants) -> Refusal | None:
         nodes = cluster.nodes
+        plain = _against_plain_integers(cluster, constants)
+        if plain is not None:
+            return plain
         for node in [*nodes, *cluster.inputs]:
             for tensor in tensors_of(node):
                 if not all(isinstance(size, int) for size in tensor.shape):
