@@ -5,6 +5,8 @@ More of them: `python tests/random_programs WAY... --seeds 1000:2000`.
 
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
 from random_ways import WAYS, fault
 
@@ -30,10 +32,18 @@ ONCE_WRONG = {
 }
 
 
+def _marks(name: str) -> list[pytest.MarkDecorator]:
+    if name == "neutron":
+        missing = importlib.util.find_spec("ai_edge_litert") is None
+        return [pytest.mark.litert, pytest.mark.skipif(missing, reason="extra [neutron]")]
+    missing = name.startswith("ethos-u") and importlib.util.find_spec("ethosu") is None
+    return [pytest.mark.skipif(missing, reason="extra [ethosu]")]
+
+
 def _cases() -> list[object]:
-    found = []
+    found: list[object] = []
     for name, count in COUNTS.items():
-        marks = [pytest.mark.litert] if name == "neutron" else []
+        marks = _marks(name)
         for first in range(0, count, AT_ONCE):
             found.append(pytest.param(name, first, marks=marks, id=f"{name}-{first}"))
     return found
@@ -50,6 +60,9 @@ def test_it_computes_what_eager_does(name: str, first: int) -> None:
     assert not any(found), "\n" + "\n".join(filter(None, found))
 
 
-@pytest.mark.parametrize(("name", "seed"), ONCE_WRONG.items())
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [pytest.param(name, seed, marks=_marks(name)) for name, seed in ONCE_WRONG.items()],
+)
 def test_it_is_right_again(name: str, seed: int) -> None:
     assert not fault(seed, WAYS[name]())
