@@ -57,9 +57,9 @@ class MovingBuilder:
         self._made_of: dict[str, tuple[Tensor, Again]] = {}
         """By the names of all that is another tensor in another shape or order: of what, and how it
         is made."""
-        self._views: dict[str, tuple[Tensor, Again]] = {}
-        """By the names of these and of reduced ones in another shape or order, and of all that is
-        transposed: of what, and how it is made."""
+        self._views: set[str] = set()
+        """Names of windowed and reduced ones in another shape or order, and of all that is
+        transposed."""
 
     def in_order(self, t: Tensor, order: Perm) -> Tensor:
         """The same tensor, lying as `order` says."""
@@ -147,9 +147,8 @@ class MovingBuilder:
         What is another shape of a reduction's result has too little memory on U85. Of an operator
         and the last part of a transposition it makes one that writes elements over each other; of a
         table and what is computed in another shape (a norm of rows) one that reads beyond it."""
-        views = self._made_of if by_table else self._views
-        if t.name in views:
-            viewed, again = views[t.name]
+        if t.name in (self._made_of if by_table else self._views):
+            viewed, again = self._made_of[t.name]
             made = self.of_each(viewed, operator, by_table)
             return replace(self._view(made, again, t.name in self._moved), order=t.order)
         if t.name in self._windowed:
@@ -178,9 +177,9 @@ class MovingBuilder:
         self._made_of[made.name] = t, again
         if moves or t.name in self._moved:
             self._moved.add(made.name)
-        known = (self._windowed, self._views, self._reduced, self._moved)
-        if moves or any(t.name in names for names in known):
-            self._views[made.name] = t, again
+        before = (self._windowed, self._views, self._reduced)
+        if made.name in self._moved or any(t.name in names for names in before):
+            self._views.add(made.name)
         self._lies_as(t, made, again)
         return made
 
@@ -194,10 +193,13 @@ class MovingBuilder:
     def _is_of_windows(self, name: str) -> bool:
         """Whether windows gave it, maybe in another shape or order, or it is a reduction's result
         in another one."""
-        source = name
-        while source in self._views:
-            source = self._views[source][0].name
+        source = self._behind_views(name)
         return source in self._windowed or (source != name and source in self._reduced)
+
+    def _behind_views(self, name: str) -> str:
+        while name in self._views:
+            name = self._made_of[name][0].name
+        return name
 
     def _lies_as(self, t: Tensor, made: Tensor, again: Again) -> None:
         if t.name in self._slices:
@@ -279,10 +281,7 @@ class MovingBuilder:
         the pieces of a product not all of it if it is joined in another shape."""
         if self.source(t) in self._products and t.name not in self._products:
             return self.written(t)
-        of = t
-        while of.name in self._views:
-            of = self._views[of.name][0]
-        return self.written(t) if of.name in self._reduced else t
+        return self.written(t) if self._behind_views(t.name) in self._reduced else t
 
     def slice(self, t: Tensor, start: Mapping[int, int], size: Mapping[int, int]) -> Tensor:
         """Elements from `start` on, `size` of them, by dimension; others whole."""

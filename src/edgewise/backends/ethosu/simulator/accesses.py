@@ -71,16 +71,18 @@ def _inputs(command: Command, registers: Registers) -> Iterator[FeatureMap]:
     """The feature maps in memory that a kernel reads."""
     shape = output_shape(registers)
     if command.name in _WINDOWED:
-        if _mode(command, "pooling_mode") != "NONE" and _is_in_memory(registers, "IFM"):
+        is_pool = command.name == "NPU_OP_POOL"
+        has_window = not (is_pool and command.mode("pooling_mode") == "NONE")
+        if has_window and _is_in_memory(registers, "IFM"):
             height, width, depth = shape
             if command.name != "NPU_OP_DEPTHWISE":
                 depth = registers.get("IFM_DEPTH_M1", "depth_m1") + 1
             kernel = read_kernel(registers)
-            if command.name == "NPU_OP_POOL":
+            if is_pool:
                 kernel.check_padding()
             yield feature_map(registers, "IFM", (*kernel.input_size(height, width), depth))
     elif command.name == "NPU_OP_ELEMENTWISE":
-        mode = _mode(command, "elementwise_mode")
+        mode = command.mode("elementwise_mode")
         for name in ("IFM",) if mode in elementwise.UNARY else ("IFM", "IFM2"):
             operand = _operand(registers, name, shape)
             if operand is not None:
@@ -110,12 +112,3 @@ def _is_in_memory(registers: Registers, name: str) -> bool:
     if not registers.has_field(precision, "activation_storage"):
         return True
     return registers.enum(precision, "activation_storage") in IN_MEMORY
-
-
-def _mode(command: Command, field: str) -> str:
-    """The name of an operation's mode; "" if it has none."""
-    if field not in command.opcode.fields:
-        return ""
-    enum = command.opcode.fields[field].enum
-    assert enum is not None
-    return enum[command.field(field)]

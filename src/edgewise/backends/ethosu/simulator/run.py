@@ -84,9 +84,3 @@ class Run(ABC):
         if signed:
             return self.registers.signed(register, "zero_point", 16)
         return self.registers.get(register, "zero_point")
-
-    def mode(self, command: Command, field: str) -> str:
-        """The name of an operation's mode."""
-        enum = command.opcode.fields[field].enum
-        assert enum is not None
-        return enum[command.field(field)]

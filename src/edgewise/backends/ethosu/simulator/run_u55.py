@@ -81,7 +81,7 @@ class RunU55(Run):
 
     def _pool(self, command: Command, ofm: FeatureMap, accesses: list[Access]) -> Array:
         registers = self.registers
-        name = self.mode(command, "pooling_mode")
+        name = command.mode("pooling_mode")
         height, width, channels = ofm.shape
         kernel = read_kernel(registers)
         depth = registers.get("IFM_DEPTH_M1", "depth_m1") + 1
@@ -104,7 +104,7 @@ class RunU55(Run):
 
     def _elementwise(self, command: Command, ofm: FeatureMap, accesses: list[Access]) -> Array:
         registers = self.registers
-        mode = self.mode(command, "elementwise_mode")
+        mode = command.mode("elementwise_mode")
         height, width, channels = ofm.shape
         ifm = self.input("IFM", ofm.shape, accesses)
         second = None if mode in elementwise.UNARY else self._second(ofm, ifm, accesses)

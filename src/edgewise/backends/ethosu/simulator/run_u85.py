@@ -82,7 +82,7 @@ class RunU85(Run):
 
     def branch(self, command: Command) -> int | None:
         """Conditions are results of one element: nothing says what more would mean."""
-        if self.mode(command, "branch_cond") == "RF_TRUE":
+        if command.mode("branch_cond") == "RF_TRUE":
             if self._result is None or self._result.size != 1:
                 size = 0 if self._result is None else self._result.size
                 raise NpuError(f"a branch follows a kernel with one result; got {size}")
@@ -186,7 +186,7 @@ class RunU85(Run):
         self, command: Command, shape: tuple[int, int, int], accesses: list[Access]
     ) -> Array | None:
         registers = self.registers
-        mode = self.mode(command, "pooling_mode")
+        mode = command.mode("pooling_mode")
         height, width, channels = shape
         start = self._start_accumulator(shape, accesses)
         if mode == "NONE":
@@ -218,7 +218,7 @@ class RunU85(Run):
         self, command: Command, shape: tuple[int, int, int], accesses: list[Access]
     ) -> Array:
         registers = self.registers
-        mode = self.mode(command, "elementwise_mode")
+        mode = command.mode("elementwise_mode")
         names = ("IFM",) if mode in elementwise.UNARY else ("IFM", "IFM2")
         operands = [
             self._operand(
@@ -250,7 +250,7 @@ class RunU85(Run):
         self, command: Command, shape: tuple[int, int, int], accesses: list[Access]
     ) -> Array:
         registers = self.registers
-        mode = self.mode(command, "resize_mode")
+        mode = command.mode("resize_mode")
         rows, columns = (resize.read_axis(registers, name) for name in "YX")
         # The kernel's size is the input's, or as much of it as is read.
         size = (

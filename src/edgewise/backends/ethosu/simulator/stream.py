@@ -85,6 +85,12 @@ class Command:
     def field(self, name: str) -> int:
         return self.opcode.fields[name].of(self.value)
 
+    def mode(self, name: str) -> str:
+        """The name of what a field says."""
+        enum = self.opcode.fields[name].enum
+        assert enum is not None
+        return enum[self.field(name)]
+
     def __str__(self) -> str:
         fields = ", ".join(field.text(self.value) for field in self.opcode.fields.values())
         return f"{self.name} {fields}".rstrip()
