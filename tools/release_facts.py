@@ -34,12 +34,37 @@ def probes() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
         "aten::_log_softmax.out float16": (
             lambda x: aten._log_softmax(x, 1, False), (rows.half(),),
         ),
+        "aten::_log_softmax.out bfloat16": (
+            lambda x: aten._log_softmax(x, 1, False), (rows.bfloat16(),),
+        ),
+        "aten::_upsample_bilinear2d_aa.out bytes": (
+            lambda x: aten._upsample_bilinear2d_aa(x, [5, 7], False),
+            ((line * 60 + 128).to(torch.uint8).reshape(1, 3, 16, 16),),
+        ),
         "aten::_upsample_bilinear2d_aa.out images": (
             lambda x: aten._upsample_bilinear2d_aa(x, [5, 7], False), (line.reshape(1, 3, 16, 16),),
         ),
         "aten::remainder.Scalar_out integers": (lambda i: aten.remainder(i, 4), (whole,)),
         "aten::remainder.Tensor_out integers": (aten.remainder, (whole, whole.abs() + 1)),
         "aten::gather.out int32 indices": (lambda x, i: aten.gather(x, 1, i), (rows, picked)),
+        "aten::scatter.src_out int32 indices": (
+            lambda x, i: aten.scatter(x, 1, i, x), (rows, picked),
+        ),
+        "aten::scatter.value_out int32 indices": (
+            lambda x, i: aten.scatter(x, 1, i, 3.0), (rows, picked),
+        ),
+        "aten::scatter_add.out int32 indices": (
+            lambda x, i: aten.scatter_add(x, 1, i, x), (rows, picked),
+        ),
+        "aten::_log_softmax.out float64": (
+            lambda x: aten._log_softmax(x, 1, False), (rows.double(),),
+        ),
+        "aten::add.out alpha and one element first": (
+            lambda a, b: aten.add(a, b, alpha=3), (line[:1], rows),
+        ),
+        "aten::sub.out alpha and one element first": (
+            lambda a, b: aten.sub(a, b, alpha=3), (line[:1], rows),
+        ),
         "aten::index_select.out int32 indices": (
             lambda x, i: aten.index_select(x, 0, i), (rows, picked[0]),
         ),

@@ -39,7 +39,12 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "copysign": (torch.copysign, (X[0], SIGNS)),
     "copysign of a number": (lambda x: torch.copysign(x, -2.0), (X,)),
     "angle": (torch.angle, (torch.tensor([-1.0, 0.0, 2.0, float("nan")]),)),
+    "copysign of two types": (
+        lambda x, y: (torch.copysign(x.half(), y), torch.copysign(x, y.double())),
+        (X, Y),
+    ),
     "hypot": (torch.hypot, (X, Y)),
+    "hypot of two types": (lambda x, y: torch.hypot(x.half(), y), (X, Y)),
     "hypot of large numbers": (lambda x, y: torch.hypot(x * 1e20, y * 1e20) / 1e20, (X, Y)),
     "hypot of zeros": (lambda x: torch.hypot(x * 0, x * 0), (X,)),
     "ldexp": (lambda x: torch.ldexp(x, torch.tensor([1, -2, 3, 0, 5, -1])), (X,)),

@@ -39,6 +39,7 @@ class Attention(nn.MultiheadAttention):
         return super().forward(*inputs * 3, need_weights=False)[0]
 
 
+HALVES = torch.tensor([0.5, 0.25])
 AUTO, TO_TEN = Dim.AUTO, Dim.AUTO(min=3, max=10)
 CASES: dict[str, Case] = {
     "half of the batch is one": Case(
@@ -52,6 +53,18 @@ CASES: dict[str, Case] = {
     ),
     "norm of every other number, two": Case(
         Fn(lambda x: F.layer_norm(x[..., ::2], (2,))), (3, 4), {1: AUTO}, ((3, 3),)
+    ),
+    "channels of a norm, every other": Case(
+        Fn(lambda x, m, v: F.batch_norm(x.sigmoid()[:, ::2], m, v), m=torch.zeros(2), v=HALVES),
+        (2, 4, 3, 3),
+        {1: AUTO},
+        ((2, 3, 3, 3),),
+    ),
+    "channels of a norm, up to ten": Case(
+        Fn(lambda x, m, v: F.batch_norm(x.sigmoid()[:, ::2], m, v), m=torch.zeros(2), v=HALVES),
+        (2, 4, 3, 3),
+        {1: TO_TEN},
+        ((2, 3, 3, 3),),
     ),
     "rows of three, one": Case(
         Fn(lambda x: x.unflatten(0, (-1, 3)).squeeze(0) * 2), (3,), {0: AUTO}

@@ -38,6 +38,16 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
         (N,),
         ["_to_copy.default", "add.Scalar"],
     ),
+    (aten.sum.dim_IntList, lambda x: x.sum(0, True), (M[0, 0],), ["sum.dim_IntList"]),
+    (aten.cumsum.default, lambda x: x.cumsum(0) + 1, (M[0, 0],), ["add.Scalar"]),
+    (
+        aten.cumprod.default,
+        lambda i: i.cumprod(0, dtype=torch.float32),
+        (N[0, 0],),
+        ["_to_copy.default"],
+    ),
+    (aten.roll.default, lambda x: x.roll(1) + 1, (M[0, 0],), ["add.Scalar"]),
+    (aten.unfold.default, lambda x: x.unfold(0, 1, 1), (M[0, 0],), ["view_copy.default"]),
     (aten.mm.default, lambda x: x.t()[:, :0] @ x[:0], (M,), []),
     (aten.bmm.default, lambda x: torch.bmm(x[..., :0], x[:, :0]), (T,), []),
     (

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.matrix
 M = torch.linspace(-2, 3, 24).reshape(3, 8)
 IMAGE = torch.linspace(-2, 3, 240).reshape(2, 4, 6, 5)
 HALF = IMAGE.half()
+BYTES = torch.arange(240).reshape(2, 4, 6, 5).to(torch.uint8)
 N = torch.export.Dim("n", min=2)
 
 ALL, OURS = "ExecuTorch 1.0 and later, edgewise", "edgewise only"
@@ -74,6 +75,27 @@ CASES: dict[str, tuple[nn.Module, Any, dict[str, Any], str, str]] = {
         Fn(lambda x: F.interpolate(x, (3, 2), mode="bilinear", antialias=True)),
         (IMAGE,),
         {},
+        LATER.format("1.4"),
+        "aten::_upsample_bilinear2d_aa.out, right for images",
+    ),
+    "a kernel that refused bfloat16": (
+        Fn(lambda x: F.log_softmax(x, 1)),
+        (IMAGE.bfloat16(),),
+        {"partitioner": None},
+        LATER.format("1.4"),
+        "aten::_log_softmax.out, right for bfloat16",
+    ),
+    "a kernel that is wrong for bytes": (
+        Fn(lambda x: F.interpolate(x, (3, 2), mode="bilinear", antialias=True)),
+        (BYTES,),
+        {},
+        OURS,
+        "aten::_upsample_bilinear2d_aa.out, right for bytes",
+    ),
+    "the same, for 1.4": (
+        Fn(lambda x: F.interpolate(x, (3, 2), mode="bilinear", antialias=True)),
+        (BYTES,),
+        {"config": ExecutorchBackendConfig(runtime="executorch>=1.4")},
         LATER.format("1.4"),
         "aten::_upsample_bilinear2d_aa.out, right for images",
     ),
@@ -131,6 +153,20 @@ RIGHT_EVERYWHERE: dict[str, tuple[Any, tuple[Any, ...]]] = {
         lambda i: torch.arange(8.0).reshape(2, 4).gather(1, (i.abs() % 4).int()[:, None]),
         (-7, 3),
     ),
+    "int32 indices of where to write": (
+        lambda i: (
+            torch.zeros(2, 4).scatter(1, i.int()[:, None], torch.ones(2, 1)),
+            torch.zeros(2, 4).scatter(1, i.int()[:, None], 2.0),
+            torch.zeros(2, 4).scatter_add(1, i.int()[:, None], torch.ones(2, 1)),
+        ),
+        (2, 3),
+    ),
+    "a share of more, added to one": (lambda i: torch.add(i[:1], i, alpha=3), (2, 5)),
+    "a share of truth values, added to one": (
+        lambda i: torch.add(i[0].to(torch.int8), i > 3, alpha=3),
+        (2, 5),
+    ),
+    "logarithms in float64": (lambda i: i.double().log_softmax(0), (2, 5)),
 }
 
 
@@ -144,7 +180,7 @@ def test_what_no_release_has_right_is_gone_around(name: str) -> None:
         assert runs_on(program.needs()) == expected
         method = Runtime.get().load_program(program.buffer).load_method("forward")
         for y, wanted in zip(method.execute([x]), tree_leaves(function(x)), strict=True):
-            assert torch.equal(torch.from_numpy(y), wanted)
+            torch.testing.assert_close(torch.from_numpy(y), wanted, rtol=1e-15, atol=0)
 
 
 # Of others' files: an operator, or None, and a delegate's id | what runs them, why.

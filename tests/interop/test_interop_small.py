@@ -125,6 +125,18 @@ CASES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     "batch norm alone": (nn.BatchNorm2d(4), (IMAGE,)),
     "recurrent": (nn.GRU(4, 3, batch_first=True), (M[None],)),
     "triangles": (Fn(lambda x: (x.tril(), x.triu(1))), (M,)),
+    "no dimensions": (
+        Fn(lambda x: (x * torch.tensor(0.5), x.sum(0), x.cumsum(0), x.roll(1), x.unfold(0, 1, 1))),
+        (torch.tensor(1.5),),
+    ),
+    "norms of no dimensions": (
+        Fn(lambda x: (x.logsumexp(0), torch.linalg.vector_norm(x, dim=0, keepdim=True))),
+        (torch.tensor(1.5),),
+    ),
+    "a share of more, added to one": (
+        Fn(lambda x, y: (torch.add(x, y, alpha=3), torch.add(x[0, 0], y, alpha=0.5))),
+        (M[:1, :1], M),
+    ),
     "a full tensor": (Fn(lambda x: x + torch.full((4,), 2.0) * torch.ones(3, 1)), (M,)),
 }
 

@@ -27,14 +27,16 @@ def main() -> int:
     torch.set_num_threads(1)
     bad = False
     for name in given.ways or WAYS:
-        way, start, faults = WAYS[name](), time.perf_counter(), 0
+        way, start, faults, left_out = WAYS[name](), time.perf_counter(), 0, 0
         for seed in range(first, last):
             found = fault(seed, way)
+            left_out += found is None
             if found:
                 print(f"{name}, {found}", flush=True)
                 faults += 1
         seconds = time.perf_counter() - start
-        print(f"{name}: {last - first} programs in {seconds:.0f} s, {faults} wrong", flush=True)
+        count = last - first - left_out
+        print(f"{name}: {count} programs in {seconds:.0f} s, {faults} wrong; {left_out} left out")
         bad |= faults > 0
     return int(bad)
 

@@ -19,20 +19,89 @@ import edgewise
 from edgewise.backends import ethosu, neutron, xnnpack
 
 Inputs = tuple[torch.Tensor, ...]
+Run = Callable[..., list[torch.Tensor]]
 BOUND = 2e-5
 """Of floats, as a part of the largest number of a result."""
 FEWEST_SIZES = 0.05
 """Results smaller than this are compared as if they were of this size: what cancels is nothing."""
 
 
+class _LeftOutError(Exception):
+    """A program that is none for the way: torch does not export it, say, or the other side does
+    not lower it."""
+
+
+# --- who lowers, and who runs ------------------------------------------------------------------
+
+
+def _lowered(exported: ExportedProgram, partitioners: Sequence[Any]) -> bytes:
+    lowered = edgewise.to_edge_transform_and_lower(exported, partitioner=list(partitioners))
+    return lowered.to_executorch().buffer
+
+
+def _lowered_for_executorch(exported: ExportedProgram, partitioners: Sequence[Any]) -> bytes:
+    """_LeftOutError if no release of ExecuTorch has what the file uses."""
+    lowered = edgewise.to_edge_transform_and_lower(exported, partitioner=list(partitioners))
+    program = lowered.to_executorch()
+    if any(need.since is None for need in program.needs()):
+        raise _LeftOutError
+    return program.buffer
+
+
+def _lowered_by_executorch(exported: ExportedProgram, partitioners: Sequence[Any]) -> bytes:
+    """With its own XNNPACK in the place of ours. _LeftOutError if it does not lower the program, or
+    not load the file."""
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+
+    own = [XnnpackPartitioner() for _ in partitioners]
+    try:
+        file = to_edge_transform_and_lower(exported, partitioner=own).to_executorch().buffer
+        _loaded_by_executorch(file)
+    except Exception as error:
+        raise _LeftOutError from error
+    return file
+
+
+def _loaded(data: bytes) -> Run:
+    model = edgewise.load(data)
+
+    def run(*inputs: torch.Tensor) -> list[torch.Tensor]:
+        found = model(*inputs)
+        results = found if isinstance(found, (list, tuple)) else [found]
+        return [torch.as_tensor(result.copy()) for result in results]
+
+    return run
+
+
+def _loaded_by_executorch(data: bytes) -> Run:
+    import executorch.kernels.quantized
+    from executorch.runtime import Runtime
+
+    method = Runtime.get().load_program(data).load_method("forward")
+
+    def run(*inputs: torch.Tensor) -> list[torch.Tensor]:
+        assert data  # the method reads it where it is
+        # Results are views of the method's memory.
+        return [result.clone() for result in method.execute([x.contiguous() for x in inputs])]
+
+    return run
+
+
+# --- ways --------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Way:
-    """partitioners: who takes which node, the first one first. quantizer: of PT2E, for programs of
-    integers."""
+    """partitioners: who takes which node, the first one first. largest: of a size that is open;
+    None: no bound. quantizer: of PT2E, for programs of integers."""
 
     partitioners: Callable[[], Sequence[Any]]
     open_sizes: bool = False
+    largest: int | None = None
     quantizer: Callable[[], Any] | None = None
+    lower: Callable[[ExportedProgram, Sequence[Any]], bytes] = _lowered
+    load: Callable[[bytes], Run] = _loaded
 
 
 def _xnnpack_quantizer() -> Any:
@@ -58,14 +127,35 @@ def _neutron() -> Way:
     return Way(lambda: [neutron.NeutronPartitioner(spec)], quantizer=neutron.NeutronQuantizer)
 
 
+def _xnnpack(**settings: Any) -> Way:
+    return Way(lambda: [xnnpack.XnnpackPartitioner()], **settings)
+
+
+_INT8: dict[str, Any] = {"quantizer": _xnnpack_quantizer}
+_OPEN: dict[str, Any] = {"open_sizes": True}
+_BOUNDED: dict[str, Any] = {"open_sizes": True, "largest": 24}
+_ON_EXECUTORCH: dict[str, Any] = {
+    "lower": _lowered_for_executorch,
+    "load": _loaded_by_executorch,
+}
+_BY_EXECUTORCH: dict[str, Any] = {"lower": _lowered_by_executorch}
+
 WAYS: dict[str, Callable[[], Way]] = {
     "kernels": lambda: Way(list),
-    "kernels, open sizes": lambda: Way(list, open_sizes=True),
-    "xnnpack": lambda: Way(lambda: [xnnpack.XnnpackPartitioner()]),
-    "xnnpack, open sizes": lambda: Way(lambda: [xnnpack.XnnpackPartitioner()], open_sizes=True),
-    "xnnpack, int8": lambda: Way(
-        lambda: [xnnpack.XnnpackPartitioner()], quantizer=_xnnpack_quantizer
-    ),
+    "kernels, open sizes": lambda: Way(list, **_OPEN),
+    "kernels, on executorch": lambda: Way(list, **_ON_EXECUTORCH),
+    "kernels, open sizes, on executorch": lambda: Way(list, **_BOUNDED, **_ON_EXECUTORCH),
+    "kernels, by executorch": lambda: Way(list, **_BY_EXECUTORCH),
+    "xnnpack": _xnnpack,
+    "xnnpack, open sizes": lambda: _xnnpack(**_OPEN),
+    "xnnpack, on executorch": lambda: _xnnpack(**_ON_EXECUTORCH),
+    "xnnpack, open sizes, on executorch": lambda: _xnnpack(**_BOUNDED, **_ON_EXECUTORCH),
+    "xnnpack, by executorch": lambda: _xnnpack(**_BY_EXECUTORCH),
+    "xnnpack, open sizes, by executorch": lambda: _xnnpack(**_BOUNDED, **_BY_EXECUTORCH),
+    "xnnpack, int8": lambda: _xnnpack(**_INT8),
+    "xnnpack, int8, open sizes": lambda: _xnnpack(**_INT8, **_OPEN),
+    "xnnpack, int8, on executorch": lambda: _xnnpack(**_INT8, **_ON_EXECUTORCH),
+    "xnnpack, int8, by executorch": lambda: _xnnpack(**_INT8, **_BY_EXECUTORCH),
     "ethos-u55": lambda: _npu("ethos-u55-128"),
     "ethos-u65": lambda: _npu("ethos-u65-256"),
     "ethos-u85": lambda: _npu("ethos-u85-256"),
@@ -75,55 +165,64 @@ WAYS: dict[str, Callable[[], Way]] = {
 }
 
 
-def fault(seed: int, way: Way) -> str:
-    """What is wrong with the program of that seed, with its text; "" if nothing is."""
+def fault(seed: int, way: Way) -> str | None:
+    """What is wrong with the program of that seed, with its text; "" if nothing is. None if it is
+    no program for the way."""
     program, inputs = drawn(seed, OPERATORS)
+    compare = _fault_of_integers if way.quantizer is not None else _fault_of_floats
     try:
-        found = _fault(program, inputs, way, random.Random(seed))
+        found = compare(program, inputs, way, random.Random(seed))
+    except _LeftOutError:
+        return None
     except Exception as error:
         found = f"{type(error).__name__}: {error}"
     shapes = ", ".join(str(list(x.shape)) for x in inputs)
     return found and f"seed {seed}: {found}\n    of {shapes}: {program.text()}"
 
 
-def _fault(program: Program, inputs: Inputs, way: Way, chance: random.Random) -> str:
-    if way.quantizer is not None:
-        return _fault_of_integers(program, inputs, way)
-    shapes = _open_sizes(inputs, chance) if way.open_sizes else None
+# --- floats ----------------------------------------------------------------------------------
+
+
+def _fault_of_floats(program: Program, inputs: Inputs, way: Way, chance: random.Random) -> str:
+    shapes = _open_sizes(inputs, way.largest, chance) if way.open_sizes else None
     try:
         exported = torch.export.export(program, inputs, dynamic_shapes=shapes)
-    except Exception:
-        return ""  # sizes that the export cannot leave open, and torch's own faults
-    run = _loaded(exported, way)
-    for given in (inputs, *(_others(exported, program, inputs, chance) if shapes else ())):
-        found = _difference(run(*given), program, given)
+    except Exception as error:  # sizes that the export cannot leave open, and torch's own faults
+        raise _LeftOutError from error
+    file = way.lower(exported, way.partitioners())
+    others = _others(exported, program, inputs, chance) if way.open_sizes else ()
+    return _fault_of_file(
+        file, way, [inputs, *others], lambda found, given: _difference(found, program, given)
+    )
+
+
+def _fault_of_file(
+    file: bytes,
+    way: Way,
+    calls: Sequence[Inputs],
+    difference: Callable[[list[torch.Tensor], Inputs], str],
+) -> str:
+    """difference: of the results for inputs. What ExecuTorch lowered, and computes as wrongly
+    itself, is not counted."""
+    run = way.load(file)
+    for given in calls:
+        found = difference(run(*given), given)
+        if found and way.lower is _lowered_by_executorch:
+            with contextlib.suppress(RuntimeError):
+                if difference(_loaded_by_executorch(file)(*given), given):
+                    raise _LeftOutError
         if found:
             return f"{found} for {[list(x.shape) for x in given]}"
     return ""
 
 
-def _loaded(exported: ExportedProgram, way: Way) -> Callable[..., list[Any]]:
-    lowered = edgewise.to_edge_transform_and_lower(exported, partitioner=list(way.partitioners()))
-    model = edgewise.load(lowered.to_executorch().buffer)
-
-    def run(*inputs: torch.Tensor) -> list[Any]:
-        found = model(*inputs)
-        return list(found) if isinstance(found, (list, tuple)) else [found]
-
-    return run
-
-
-# --- floats ----------------------------------------------------------------------------------
-
-
-def _difference(found: list[Any], program: Program, inputs: Inputs) -> str:
+def _difference(found: list[torch.Tensor], program: Program, inputs: Inputs) -> str:
     """Between what was found and eager PyTorch's in float64, to what eager's own float32 is off."""
     with torch.no_grad():
         eager = exact = program(*_copies(inputs))
-        with contextlib.suppress(RuntimeError):  # of two types, where numbers became float32
+        with contextlib.suppress(RuntimeError, ValueError):  # numbers that became float32 before
             exact = copy.deepcopy(program).double()(*_copies(inputs, torch.float64))
     for number, (got, want, twin) in enumerate(zip(found, eager, exact, strict=True)):
-        got = torch.as_tensor(got.copy())
         if got.shape != want.shape or got.dtype != want.dtype:
             return (
                 f"result {number} is {got.dtype} {list(got.shape)} "
@@ -144,8 +243,9 @@ def _copies(inputs: Inputs, dtype: torch.dtype = torch.float32) -> list[torch.Te
 # --- open sizes ------------------------------------------------------------------------------
 
 
-def _open_sizes(inputs: Inputs, chance: random.Random) -> Any:
-    return (tuple({d: Dim.AUTO for d in range(x.dim()) if chance.random() < 0.6} for x in inputs),)
+def _open_sizes(inputs: Inputs, largest: int | None, chance: random.Random) -> Any:
+    size = Dim.AUTO if largest is None else Dim.AUTO(max=largest)
+    return (tuple({d: size for d in range(x.dim()) if chance.random() < 0.6} for x in inputs),)
 
 
 def _others(
@@ -192,26 +292,32 @@ def _size(size: Any, ranges: Any, numbers: dict[Any, int], chance: random.Random
 # --- integers --------------------------------------------------------------------------------
 
 
-def _fault_of_integers(program: Program, inputs: Inputs, way: Way) -> str:
+def _fault_of_integers(program: Program, inputs: Inputs, way: Way, chance: random.Random) -> str:
     assert way.quantizer is not None
+    shapes = _open_sizes(inputs, way.largest, chance) if way.open_sizes else None
     try:
-        prepared = prepare_pt2e(torch.export.export(program, inputs).module(), way.quantizer())
+        traced = torch.export.export(program, inputs, dynamic_shapes=shapes)
+        prepared = prepare_pt2e(traced.module(), way.quantizer())
         made = torch.Generator().manual_seed(0)
         for given in (inputs, *(_like(inputs, made) for _ in range(2))):
             prepared(*given)
         reference = convert_pt2e(prepared)
-        exported = torch.export.export(reference, inputs)
-    except Exception:
-        return ""  # numbers that are not finite in calibration, and faults of torch's
-    with torch.no_grad():
-        wanted, floats = reference(*inputs), program(*_copies(inputs))
-    for number, (got, want, real) in enumerate(
-        zip(_loaded(exported, way)(*inputs), wanted, floats, strict=True)
-    ):
-        found = _difference_of_integers(torch.as_tensor(got.copy()), want, real)
-        if found:
-            return f"result {number} {found}"
-    return ""
+        # Its arguments have names of their own, where the program has one for all.
+        own_shapes = shapes[0] if shapes is not None else None
+        exported = torch.export.export(reference, inputs, dynamic_shapes=own_shapes)
+    except Exception as error:  # numbers that are not finite in calibration, and torch's own faults
+        raise _LeftOutError from error
+    file = way.lower(exported, way.partitioners())
+    others = _others(exported, program, inputs, chance) if way.open_sizes else ()
+
+    def difference(found: list[torch.Tensor], given: Inputs) -> str:
+        with torch.no_grad():
+            wanted, floats = reference(*given), program(*_copies(given))
+        each = enumerate(zip(found, wanted, floats, strict=True))
+        wrong = ((number, _difference_of_integers(*results)) for number, results in each)
+        return next((f"result {number} {text}" for number, text in wrong if text), "")
+
+    return _fault_of_file(file, way, [inputs, *others], difference)
 
 
 def _like(inputs: Inputs, made: torch.Generator) -> Inputs:

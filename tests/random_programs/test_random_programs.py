@@ -13,9 +13,19 @@ from random_ways import WAYS, fault
 COUNTS = {
     "kernels": 60,
     "kernels, open sizes": 40,
+    "kernels, on executorch": 40,
+    "kernels, open sizes, on executorch": 20,
+    "kernels, by executorch": 10,
     "xnnpack": 120,
     "xnnpack, open sizes": 80,
+    "xnnpack, on executorch": 60,
+    "xnnpack, open sizes, on executorch": 40,
+    "xnnpack, by executorch": 10,
+    "xnnpack, open sizes, by executorch": 10,
     "xnnpack, int8": 40,
+    "xnnpack, int8, open sizes": 10,
+    "xnnpack, int8, on executorch": 20,
+    "xnnpack, int8, by executorch": 10,
     "ethos-u55": 40,
     "ethos-u65": 20,
     "ethos-u85": 40,
@@ -33,6 +43,8 @@ ONCE_WRONG = {
 
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:
+    if name.endswith("executorch"):
+        return [pytest.mark.peer]
     if name == "neutron":
         missing = importlib.util.find_spec("ai_edge_litert") is None
         return [pytest.mark.litert, pytest.mark.skipif(missing, reason="extra [neutron]")]
@@ -45,7 +57,8 @@ def _cases() -> list[object]:
     for name, count in COUNTS.items():
         marks = _marks(name)
         for first in range(0, count, AT_ONCE):
-            found.append(pytest.param(name, first, marks=marks, id=f"{name}-{first}"))
+            seeds = range(first, min(first + AT_ONCE, count))
+            found.append(pytest.param(name, seeds, marks=marks, id=f"{name}-{first}"))
     return found
 
 
@@ -53,11 +66,12 @@ def test_each_way_is_tried() -> None:
     assert set(COUNTS) == set(WAYS)
 
 
-@pytest.mark.parametrize(("name", "first"), _cases())
-def test_it_computes_what_eager_does(name: str, first: int) -> None:
+@pytest.mark.parametrize(("name", "seeds"), _cases())
+def test_it_computes_what_eager_does(name: str, seeds: range) -> None:
     way = WAYS[name]()
-    found = [fault(seed, way) for seed in range(first, first + AT_ONCE)]
+    found = [fault(seed, way) for seed in seeds]
     assert not any(found), "\n" + "\n".join(filter(None, found))
+    assert found.count(None) <= len(seeds) // 2
 
 
 @pytest.mark.parametrize(
@@ -65,4 +79,4 @@ def test_it_computes_what_eager_does(name: str, first: int) -> None:
     [pytest.param(name, seed, marks=_marks(name)) for name, seed in ONCE_WRONG.items()],
 )
 def test_it_is_right_again(name: str, seed: int) -> None:
-    assert not fault(seed, WAYS[name]())
+    assert fault(seed, WAYS[name]()) == ""

@@ -47,7 +47,7 @@ def _signbit(x: torch.Tensor) -> torch.Tensor:
 
 
 def _copysign(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    size = x.abs()
+    size = x.to(torch.result_type(x, other)).abs()
     return torch.where(_signbit(other), -size, size)
 
 

@@ -91,6 +91,49 @@ def _remainder(x: torch.Tensor, y: Any) -> Any:
     return x - torch.div(x, y, rounding_mode="floor") * y
 
 
+def _add(a: torch.Tensor, b: torch.Tensor, *, alpha: Any = 1) -> Any:
+    """The product first, which is then of as many elements as the sum."""
+    if alpha == 1:
+        return NotImplemented
+    share = aten.mul.Scalar(b.to(torch.result_type(a, b)), alpha)
+    return aten.add.Tensor(share.to(torch.result_type(a, b)), a)
+
+
+def _scatter(x: torch.Tensor, dim: int, index: torch.Tensor, source: Any) -> Any:
+    """With indices of int64, as for `gather`. source: a tensor or a number."""
+    if index.dtype == torch.int64:
+        return NotImplemented
+    return torch.scatter(x, dim, index.long(), source)
+
+
+def _scatter_add(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> Any:
+    if index.dtype == torch.int64:
+        return NotImplemented
+    return aten.scatter_add.default(x, dim, index.long(), source)
+
+
+def _log_softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> Any:
+    """Of float64, and of bfloat16 in float32."""
+    if x.dtype == torch.bfloat16:
+        return aten._log_softmax(x.float(), dim, False).to(x.dtype)
+    if x.dtype != torch.float64:
+        return NotImplemented
+    if any(isinstance(size, int) and size == 0 for size in x.shape):
+        return aten.clone.default(x)
+    shifted = x - x.amax(dim, keepdim=True)
+    return shifted - shifted.exp().sum(dim, keepdim=True).log()
+
+
+def _resized_bytes(
+    x: torch.Tensor, output_size: Any, align_corners: bool, *scales: float | None
+) -> Any:
+    """Integers in float32, rounded."""
+    if x.is_floating_point():
+        return NotImplemented
+    wide = aten._upsample_bilinear2d_aa.default(x.float(), output_size, align_corners, *scales)
+    return wide.round().clamp(0, 255).to(x.dtype)
+
+
 def _gather(x: torch.Tensor, dim: int, index: torch.Tensor, *, sparse_grad: bool = False) -> Any:
     """With indices of int64, which kernels take everywhere."""
     if index.dtype == torch.int64:
@@ -150,6 +193,12 @@ def _windows(size: int, count: int) -> torch.Tensor:
 
 
 _OWN: dict[Any, Callable[..., Any]] = {
+    aten.add.Tensor: _add,
+    aten._upsample_bilinear2d_aa.default: _resized_bytes,
+    aten.scatter.src: _scatter,
+    aten.scatter.value: _scatter,
+    aten.scatter_add.default: _scatter_add,
+    aten._log_softmax.default: _log_softmax,
     aten.sort.default: _sort,
     aten.sort.stable: _sort_stable,
     aten.var_mean.correction: _var_mean,

@@ -17,19 +17,42 @@ from importlib.resources import files
 from typing import Any
 
 from edgewise.format.file import read
-from edgewise.format.program import KernelCall, Program, Tensor
+from edgewise.format.program import Double, Int, KernelCall, Program, Tensor
 from edgewise.registry import Backend, backend_of
 from edgewise.releases import KNOWN, Release, Target, shown
 
 _UNBOUNDED = 2
-_INT32, _FLOAT16 = 3, 5
+_UINT8, _INT64, _FLOAT16, _FLOAT64, _BFLOAT16 = 0, 4, 5, 7, 15
 
-# Of what, as `releases.json` says it: whether it is, by the scalar types of a kernel's tensors.
-_LIMITS: dict[str, Callable[[Sequence[int]], bool]] = {
-    "float16": lambda types: types[0] == _FLOAT16,
-    "images": lambda types: True,
-    "int32 indices": lambda types: types[1] == _INT32,
-    "integers": lambda types: types[0] < _FLOAT16,
+
+@dataclass(frozen=True)
+class TensorOperand:
+    """A tensor that a kernel reads: its scalar type, and its sizes; -1: open."""
+
+    scalar_type: int
+    sizes: tuple[int, ...]
+
+
+def _adds_a_share_to_one(operands: Sequence[Any]) -> bool:
+    """a + alpha * b, where a may be one element and b be more."""
+    a, b, alpha = operands[:3]
+    return alpha != 1 and all(n in (1, -1) for n in a.sizes) and any(n != 1 for n in b.sizes)
+
+
+def _tensors(operands: Sequence[Any]) -> list[TensorOperand]:
+    return [operand for operand in operands if isinstance(operand, TensorOperand)]
+
+
+# Of what, as `releases.json` says it: whether it is, by a kernel's operands in its schema's order.
+_LIMITS: dict[str, Callable[[Sequence[Any]], bool]] = {
+    "bfloat16": lambda operands: operands[0].scalar_type == _BFLOAT16,
+    "bytes": lambda operands: operands[0].scalar_type == _UINT8,
+    "float16": lambda operands: operands[0].scalar_type == _FLOAT16,
+    "float64": lambda operands: operands[0].scalar_type == _FLOAT64,
+    "images": lambda operands: True,
+    "int32 indices": lambda operands: _tensors(operands)[1].scalar_type < _INT64,
+    "integers": lambda operands: operands[0].scalar_type < _FLOAT16,
+    "alpha and one element first": _adds_a_share_to_one,
 }
 
 _CACHE_KERNELS = {
@@ -89,12 +112,12 @@ def kernels_of(target: Target) -> set[str]:
     return {name for name, since in operators if since is not None and target.covers(since)}
 
 
-def limits_of(kernel: str, types: Sequence[int]) -> Iterator[Need]:
-    """What releases refuse or get wrong though they have the kernel, given tensors of these scalar
-    types."""
+def limits_of(kernel: str, operands: Sequence[Any]) -> Iterator[Need]:
+    """What releases refuse or get wrong though they have the kernel. operands: in its schema's
+    order, tensors as `TensorOperand`s."""
     for kind, applies in _LIMITS.items():
         key = f"{kernel} {kind}"
-        if key in facts()["limits"] and applies(types):
+        if key in facts()["limits"] and applies(operands):
             yield Need(f"operator {kernel}, right for {kind}", facts()["limits"][key])
 
 
@@ -110,10 +133,10 @@ def _needs(program: Program, segments: Sequence[Any]) -> Iterator[Need]:
                     name = f"{one.name}.{one.overload}".removesuffix(".")
                     is_ours = ours is None or name in ours
                     yield Need(f"operator {name}", table["operators"].get(name), is_ours=is_ours)
-                    values = [(plan.values or [])[i].val for i in call.args or []]
-                    types = [value.scalar_type for value in values if isinstance(value, Tensor)]
-                    yield from limits_of(name, types)
-                    if name in _CACHE_KERNELS and len(set(types)) > 1:
+                    operands = [_operand((plan.values or [])[i].val) for i in call.args or []]
+                    yield from limits_of(name, operands)
+                    types = {tensor.scalar_type for tensor in _tensors(operands)}
+                    if name in _CACHE_KERNELS and len(types) > 1:
                         yield Need(f"operator {name} of caches of another type", None)
                     if name == "aten::convolution.out":
                         weights = (plan.values or [])[(call.args or [])[1]].val
@@ -150,6 +173,17 @@ def _own_kernels() -> set[str] | None:
     except ImportError:
         return None
     return Runtime.get().operator_registry.operator_names
+
+
+def _operand(value: Any) -> Any:
+    """A kernel's argument in the file: a number, a `TensorOperand`, or what it is there."""
+    if isinstance(value, (Int, Double)):
+        return value.int_val if isinstance(value, Int) else value.double_val
+    if not isinstance(value, Tensor):
+        return value
+    if value.shape_dynamism:
+        return TensorOperand(value.scalar_type, (-1,) * len(value.sizes or []))
+    return TensorOperand(value.scalar_type, tuple(value.sizes or []))
 
 
 def _runs_here(delegate_id: str, backend: Backend | None) -> bool:

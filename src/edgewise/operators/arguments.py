@@ -9,9 +9,10 @@ Pair = tuple[int, int]
 
 
 def reduced_dims(dims: Any, rank: int) -> list[int]:
-    """Of `dim`, which is a number or several: in order, and all where it names none."""
+    """Of `dim`, which is a number or several: in order, and all where it names none. A tensor
+    without dimensions takes 0 and -1, and has none to reduce."""
     named = [dims] if isinstance(dims, int) else list(dims or ())
-    return sorted({d % max(rank, 1) for d in named}) if named else list(range(rank))
+    return sorted({d % rank for d in named}) if named and rank else list(range(rank))
 
 
 def pair(value: Any, default: Pair = (1, 1)) -> Pair:

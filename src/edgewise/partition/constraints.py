@@ -55,6 +55,13 @@ def constant(
     return Constraint(f"constant {' and '.join(names)}", check, hint)
 
 
+def _without_dims(q: Query) -> str | None:
+    return None if shape_of(q.args["self"]) else "0-D"
+
+
+HAS_DIMS = Constraint("self has dimensions", _without_dims)
+
+
 def only_first(rule: str, others: str, hint: str = "") -> Constraint:
     """Of several results only the first is read; `others` says what the rest are."""
 

@@ -378,7 +378,7 @@ def _meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> Any:
 
 def _flip(x: Tensor, dims: Sequence[int]) -> Any:
     """Slices of one element, joined in the other order."""
-    for dim in dims:
+    for dim in dims if x.dim() else ():
         if x.shape[dim] > MOST_PIECES:
             return NotImplemented
         x = torch.cat([x.narrow(dim, i, 1) for i in reversed(range(x.shape[dim]))], dim)

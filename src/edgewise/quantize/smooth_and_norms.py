@@ -182,6 +182,8 @@ def _sum_over_last(x: Tensor, dim: Any, keepdim: bool = False, dtype: Any = None
 
 def _variance(x: Tensor, dim: Any, correction: float, keepdim: bool) -> Any:
     """The mean square of what is left of each element without the mean; over any dimensions."""
+    if not x.dim():
+        return NotImplemented
     dims = range(x.dim()) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
     reduced = sorted(d % x.dim() for d in dims)
     kept = [d for d in range(x.dim()) if d not in reduced]

@@ -24,7 +24,7 @@ def _vector_norm(graph: Graph, node: Node) -> Node | None:
     if not before.is_floating_point() or result.dtype != before.dtype or order == 0:
         return None
     dims: Any = named["dim"]
-    dims = list(range(before.dim())) if dims is None else list(dims)
+    dims = list(range(before.dim())) if dims is None or not before.dim() else list(dims)
     keep = named["keepdim"]
     size = call(graph, aten.abs.default, (source,), node, before)
     if math.isinf(order):
@@ -42,12 +42,14 @@ def _vector_norm(graph: Graph, node: Node) -> Node | None:
 def _hypot(graph: Graph, node: Node) -> Node | None:
     """`a * sqrt(1 + (b / a)^2)` of the larger size a and the smaller b, which does not overflow."""
     result = fake(node)
-    if not all(fake(x).dtype == result.dtype for x in node.all_input_nodes):
-        return None
-    first, second = (
-        call(graph, aten.abs.default, (x,), node, fake(x))  # type: ignore[arg-type]
-        for x in node.args
-    )
+
+    def size(x: Any) -> Node:
+        if fake(x).dtype != result.dtype:
+            cast = fake(x).to(result.dtype)
+            x = call(graph, aten._to_copy.default, (x,), node, cast, dtype=result.dtype)
+        return call(graph, aten.abs.default, (x,), node, fake(x))
+
+    first, second = map(size, node.args)
     larger = call(graph, aten.maximum.default, (first, second), node, result)
     smaller = call(graph, aten.minimum.default, (first, second), node, result)
     # Both may be 0.
@@ -117,12 +119,35 @@ def _roll(graph: Graph, node: Node) -> Node | None:
     """Without dimensions it is of all elements in a row."""
     named = arguments(node)
     source, result = first_operand(node), fake(node)
-    if named["dims"] or not is_static(result.shape) or result.dim() == 0:
+    if result.dim() == 0:
+        return source
+    if named["dims"] or not is_static(result.shape):
         return None
     line = result.new_empty([result.numel()])
     flat = call(graph, aten.view_copy.default, (source, [result.numel()]), node, line)
     rolled = call(graph, aten.roll.default, (flat, named["shifts"], [0]), node, line)
     return call(graph, aten.view_copy.default, (rolled, list(result.shape)), node, result)
+
+
+@rule(aten.sum.dim_IntList)
+def _sum(graph: Graph, node: Node) -> Node | None:
+    """Of a tensor without dimensions over all: ExecuTorch ends the process if one is named."""
+    named = arguments(node)
+    if fake(first_operand(node)).dim() or not named["dim"]:
+        return None
+    args: tuple[Any, ...] = (first_operand(node), [], named["keepdim"])
+    return call(graph, node.target, args, node, fake(node), **node.kwargs)
+
+
+@rule(aten.cumsum.default, aten.cumprod.default)
+def _of_one(graph: Graph, node: Node) -> Node | None:
+    """Of a tensor without dimensions, which ExecuTorch refuses: what it is."""
+    source, result = first_operand(node), fake(node)
+    if result.dim():
+        return None
+    if fake(source).dtype == result.dtype:
+        return source
+    return call(graph, aten._to_copy.default, (source,), node, result, dtype=result.dtype)
 
 
 @rule(aten.hardswish.default, aten.hardsigmoid.default)

@@ -210,6 +210,8 @@ def _unfold(graph: Graph, node: Node) -> Node | None:
     source, result = first_operand(node), fake(node)
     named = arguments(node)
     size, shape = named["size"], list(fake(source).shape)
+    if not shape and size == 1:
+        return call(graph, aten.view_copy.default, (source, [1]), node, result)
     plain = "dequantize" not in str(source.target)  # each step would need scales of its own
     if named["step"] != size or not shape or not is_static(shape) or not plain:
         return call(graph, _COPIES[node.target], node.args, node, result, **node.kwargs)

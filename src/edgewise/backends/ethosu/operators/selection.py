@@ -36,6 +36,7 @@ from edgewise.backends.ethosu.operators.shape import MOST_PIECES, moved, sizes
 from edgewise.edge.graph import fake
 from edgewise.edge.indices import runs
 from edgewise.edge.orders import identity
+from edgewise.partition.constraints import HAS_DIMS
 from edgewise.partition.spec import Refusal
 from edgewise.quantize.patterns import SAME_SCALE, UNARY, Elementwise
 
@@ -196,7 +197,10 @@ def _few_runs(index: Callable[[Ask], Node | None], dim: Callable[[Ask], int]) ->
             return None
         if found not in q.constants:
             return f"computed indices on {q.target.name}"
-        size = sizes(q.args["self"])[dim(q)]
+        shape = sizes(q.args["self"])
+        if not shape:
+            return None
+        size = shape[dim(q)]
         count = len(runs(listed(q.constants, found, size)))
         return None if count <= MOST_PIECES else f"{count} on {q.target.name}"
 
@@ -216,6 +220,7 @@ define(
     (aten.index_select.default,),
     _index_select,
     (
+        HAS_DIMS,
         _not_int64("index"),
         _few_runs(lambda q: q.args["index"], lambda q: q.args["dim"]),
     ),
@@ -242,7 +247,7 @@ define(
     "gather",
     (aten.gather.default,),
     _gather,
-    (_not_int64("index"),),
+    (HAS_DIMS, _not_int64("index")),
     reads=ANY,
     only=_U85,
     why=_GATHER,

@@ -22,6 +22,7 @@ from edgewise.backends.ethosu.lowering.tosa import BOOL, Tensor
 from edgewise.backends.ethosu.lowering.values import Combined, Constant, Mapped, Ones, Stored
 from edgewise.edge.graph import fake, shape_of
 from edgewise.edge.orders import identity
+from edgewise.partition.constraints import HAS_DIMS
 from edgewise.quantize.patterns import SAME_SCALE, Joined
 
 aten = torch.ops.aten
@@ -136,7 +137,7 @@ def _short(q: Ask) -> str | None:
     if q.target.family == "U85":
         return None
     shape = fake(q.args["self"]).shape
-    longest = max((int(shape[d]) for d in q.args["dims"]), default=0)
+    longest = max((int(shape[d]) for d in q.args["dims"] if shape), default=0)
     return None if longest <= MOST_PIECES else f"{longest} on {q.target.name}"
 
 
@@ -186,7 +187,7 @@ define(
     "flip",
     (aten.flip.default,),
     lambda to, node, args: moved(node, to.value(node.args[0]), _flip(to, node, args)),
-    (Constraint(f"dimensions of at most {MOST_PIECES}, except on U85", _short),),
+    (HAS_DIMS, Constraint(f"dimensions of at most {MOST_PIECES}, except on U85", _short)),
     reads=ANY,
     also="others than U85: slices, concatenated",
     quantization=SAME_SCALE,

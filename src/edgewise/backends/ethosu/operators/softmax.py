@@ -31,6 +31,7 @@ from edgewise.backends.ethosu.operators.fixed_point import (
     summed,
 )
 from edgewise.edge.graph import fake
+from edgewise.partition.constraints import HAS_DIMS
 from edgewise.quantize.patterns import UNARY
 
 aten = torch.ops.aten
@@ -225,7 +226,7 @@ for _name, _target, _lower in (
         _name,
         (_target,),
         _of_any_rank(_lower, _name == "softmax"),
-        (_limit,),
+        (HAS_DIMS, _limit),
         also=_EXPONENTIALS,
         quantization=UNARY,
     )

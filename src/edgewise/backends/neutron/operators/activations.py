@@ -31,6 +31,7 @@ from edgewise.backends.neutron.tflite.schema import (
 from edgewise.edge.graph import arguments
 from edgewise.edge.quantized_decomposed import is_dequantize
 from edgewise.flatbuffer import Table
+from edgewise.partition.constraints import HAS_DIMS
 from edgewise.quantize.patterns import (
     MINUS_ONE_TO_ONE,
     SAME_SCALE,
@@ -258,6 +259,7 @@ define(
     (aten.prelu.default,),
     _prelu,
     (
+        HAS_DIMS,
         integer_weight("weight", per_channel=False),
         coarse_result(22),
         coarse_product("self", "weight"),

@@ -29,6 +29,7 @@ from edgewise.backends.neutron.tflite.schema import (
     ConcatenationOptions,
     SoftmaxOptions,
 )
+from edgewise.partition.constraints import HAS_DIMS
 from edgewise.quantize.patterns import ZERO_TO_ONE
 
 aten = torch.ops.aten
@@ -88,6 +89,8 @@ def _softmax_dim(q: Query) -> str | None:
 
 
 def _softmax_sizes(q: Query) -> str | None:
+    if not q.shape:
+        return None
     macs, size = q.rules.target.macs, q.shape[q.args["dim"]]
     assert macs is not None
     above = above_limits(q.shape, q.args["dim"], q.rules.target)
@@ -112,16 +115,12 @@ def above_limits(shape: Sequence[int], dim: int, target: NeutronTarget) -> str |
     return None
 
 
-def _not_a_scalar(q: Query) -> str | None:
-    return None if q.shape else "a scalar"
-
-
 define(
     "softmax",
     (aten._softmax.default,),
     _softmax,
     (
-        Constraint("at least one dimension", _not_a_scalar),
+        HAS_DIMS,
         Constraint("dim is the last dimension, or the channels of an image", _softmax_dim),
         Constraint("sizes within the target's limits", _softmax_sizes),
         Constraint(

@@ -46,6 +46,10 @@ class Ref:
     value: Value
     perm: Perm
 
+    def __post_init__(self) -> None:
+        # ExecuTorch refuses a result with another number of dimensions than the program gives it.
+        assert len(self.perm) == len(self.value.dims), (self.perm, self.value.dims)
+
     @property
     def shape(self) -> tuple[Dim, ...]:
         return by_dimension(self.value.dims, self.perm)
@@ -337,6 +341,8 @@ class Builder:
             assert isinstance(b, Ref)
             right, left, perm = self._same_order(b, a)
             return left, right, perm
+        if isinstance(b, torch.Tensor) and b.dim() == 0:
+            b = b.reshape(1)  # no payload has a constant without dimensions
         rank = max(a.rank, b.dim() if isinstance(b, torch.Tensor) else b.rank)
         if isinstance(b, torch.Tensor):
             if b.numel() == 1 and a.rank == rank:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from edgewise.edge.graph import (
     dims_of,
     dtype_name,
     fake,
+    is_getitem,
     is_size,
     is_static,
     shape_of,
@@ -112,19 +113,35 @@ class XnnpackOperator(OperatorDefinition[Lower]):
         except NeedsNumber:
             shapes = ", ".join(shown(dims_of(t.shape)) for t in tensors)
             return [Refusal(STATIC_ONLY, shapes, FEWER_SYMBOLS)]
-        # Of several results those are looked at that calls of getitem take out.
-        return [] if isinstance(made, tuple) else self._refusals_at_bounds(query, to, made)
+        return self._refusals_at_bounds(query, to, made)
 
-    def _refusals_at_bounds(self, query: Query, to: Lowering, made: Operand) -> list[Refusal]:
+    def _refusals_at_bounds(
+        self, query: Query, to: Lowering, made: Operand | tuple[Operand, ...]
+    ) -> list[Refusal]:
         """Where the result's shape is not that of the operator for the export's example, or at the
         bounds of the open sizes: the export has a check of its own, which no range tells."""
         shapes = [t.shape for n in (*query.node.all_input_nodes, query.node) for t in tensors_of(n)]
         for symbols in (symbol_values(shapes, {}), symbol_values(shapes)):
             to.b.graph.symbols = symbols
-            wrong = to.difference(value_of(query.node), made)
-            if wrong:
-                return [Refusal("shapes that go together for all open sizes", wrong, FEWER_SYMBOLS)]
+            for value, result in _results_in_use(query.node, made):
+                wrong = to.difference(value, result)
+                if wrong:
+                    rule = "shapes that go together for all open sizes"
+                    return [Refusal(rule, wrong, FEWER_SYMBOLS)]
         return []
+
+
+def _results_in_use(
+    node: Node, made: Operand | tuple[Operand, ...]
+) -> Iterator[tuple[Any, Operand]]:
+    """Each result that is read, as the operator has it and as it was lowered."""
+    values = value_of(node)
+    if not isinstance(made, tuple):
+        yield values, made
+        return
+    for index in {user.args[1] for user in node.users if is_getitem(user)}:
+        if isinstance(index, int) and index < len(made):
+            yield values[index], made[index]
 
 
 TABLE = OperatorTable(XnnpackOperator)

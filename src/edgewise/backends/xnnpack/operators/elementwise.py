@@ -367,10 +367,11 @@ define(
 
 def _softmax(to: Lowering, node: Node, args: Args) -> Operand:
     x = to.b.convert(to.ref(args["self"]), fake(node).dtype)
-    if x.rank:
-        dim = args["dim"] % x.rank
-        if x.perm[-1] != dim:
-            x = to.b.in_order(x, (*(d for d in range(x.rank) if d != dim), dim))
+    if not x.rank:
+        return to.b.view(to.b.unary("Softmax", to.b.view(x, (1,))), ())
+    dim = args["dim"] % x.rank
+    if x.perm[-1] != dim:
+        x = to.b.in_order(x, (*(d for d in range(x.rank) if d != dim), dim))
     return to.b.unary("Softmax", x)
 
 

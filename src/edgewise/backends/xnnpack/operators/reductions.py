@@ -43,6 +43,7 @@ from edgewise.backends.xnnpack.operators.reduce import (
 from edgewise.edge.graph import fake, shape_of
 from edgewise.operators.arguments import reduced_dims
 from edgewise.partition.accuracy import Accuracies, Deviation
+from edgewise.partition.constraints import HAS_DIMS
 from edgewise.quantize.patterns import Pattern, SameScale
 
 aten = torch.ops.aten
@@ -59,15 +60,9 @@ def _of_static_size(q: Query) -> str | None:
     return None if all(isinstance(shape[d], int) for d in dims) else f"dim={dims} of {shape}"
 
 
-def _some(q: Query) -> str | None:
-    shape = shape_of(q.args["self"])
-    return None if shape else "0-D"
-
-
 STATIC = Constraint(
     "the reduced sizes are static", _of_static_size, "an export with these dimensions static"
 )
-HAS_DIMS = Constraint("self has dimensions", _some)
 
 
 def _reduction(

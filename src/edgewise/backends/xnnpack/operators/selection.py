@@ -195,7 +195,7 @@ define(
 
 def _flip(to: Lowering, node: Node, args: Args) -> Operand:
     x = to.ref(args["self"])
-    for dim in args["dims"]:
+    for dim in args["dims"] if x.rank else ():
         size = x.shape[dim % x.rank]
         assert isinstance(size, int)
         x = take(to, x, dim % x.rank, list(range(size))[::-1])
@@ -204,7 +204,7 @@ def _flip(to: Lowering, node: Node, args: Args) -> Operand:
 
 def _short_flip(q: Query) -> str | None:
     shape = shape_of(q.args["self"])
-    sizes = [shape[d] for d in q.args["dims"]]
+    sizes = [shape[d] for d in q.args["dims"] if shape]
     return None if all(isinstance(s, int) and s <= MOST_PIECES for s in sizes) else f"{sizes}"
 
 
