@@ -129,6 +129,10 @@ CASES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
         Fn(lambda x: (x * torch.tensor(0.5), x.sum(0), x.cumsum(0), x.roll(1), x.unfold(0, 1, 1))),
         (torch.tensor(1.5),),
     ),
+    "views of no dimensions": (
+        Fn(lambda x: ((x.exp().view(1) * 2).view(()), x.view(1, 1).sigmoid().view(()))),
+        (torch.tensor(1.5),),
+    ),
     "norms of no dimensions": (
         Fn(lambda x: (x.logsumexp(0), torch.linalg.vector_norm(x, dim=0, keepdim=True))),
         (torch.tensor(1.5),),

@@ -42,8 +42,8 @@ Status check_type(const GraphValue& value, const Tensor& tensor) {
 }
 
 // Writers call a tensor without dimensions one with a single element.
-bool has_rank(const Tensor& tensor, const Shape& shape) {
-  return tensor.rank() == shape.rank || (tensor.rank() == 0 && shape.rank == 1 && shape[0] == 1);
+bool is_of_rank(const Shape& shape, size_t rank) {
+  return shape.rank == rank || (rank == 0 && shape.rank == 1 && shape[0] == 1);
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ Result<std::unique_ptr<Delegate>> XnnpackDelegate::make(const DelegateInit& init
   if (auto status = check_memory(*graph, shapes, init.max_memory); !status.ok()) return status;
   for (uint32_t output : graph->outputs) {
     const GraphValue& value = graph->values[output];
-    if (shapes[output].rank == value.shape.rank) continue;
+    if (is_of_rank(value.shape, shapes[output].rank)) continue;
     return error(Code::kInvalidProgram, "[xnnpack] output value %u must be %s; got %s",
                  value.serialized_id, shapes[output].text().c_str(), value.shape.text().c_str());
   }
@@ -113,7 +113,7 @@ Status XnnpackDelegate::read_inputs(std::span<Value* const> arguments, bool* is_
     if (!found.ok()) return found.status();
     const Tensor& tensor = **found;
     if (auto status = check_type(value, tensor); !status.ok()) return status;
-    if (!has_rank(tensor, value.shape)) {
+    if (!is_of_rank(value.shape, tensor.rank())) {
       return error(Code::kInvalidArgument, "[xnnpack] argument %u must have %zu dimensions; got %s",
                    value.external_id, value.shape.rank, tensor.describe().c_str());
     }
@@ -202,7 +202,7 @@ Status XnnpackDelegate::prepare_outputs(std::span<Value* const> arguments) {
     if (!found.ok()) return found.status();
     Tensor& tensor = **found;
     if (auto status = check_type(value, tensor); !status.ok()) return status;
-    if (!has_rank(tensor, shape)) {
+    if (!is_of_rank(shape, tensor.rank())) {
       return error(Code::kInvalidArgument, "[xnnpack] argument %u must be an output of %s; got %s",
                    value.external_id, shape.text().c_str(), tensor.describe().c_str());
     }

@@ -31,14 +31,12 @@ Status collect_externals(Graph* graph) {
 // Every value is written once, before it is read; inputs and constants never.
 Status check_order(const Graph& graph) {
   std::vector<bool> is_written(graph.values.size());
-  std::vector<bool> is_read(graph.values.size());
   for (uint32_t i = 0; i < graph.values.size(); ++i) {
     is_written[i] = graph.values[i].is_input || graph.values[i].is_constant();
   }
   for (const GraphNode& node : graph.nodes) {
     for (uint32_t input : node.inputs) {
       if (input == kNone) continue;
-      is_read[input] = true;
       if (!is_written[input]) {
         return node_error(Code::kInvalidProgram, node,
                           "what it reads must be written before; value %u is not",
@@ -55,17 +53,38 @@ Status check_order(const Graph& graph) {
       is_written[output] = true;
     }
   }
-  for (const GraphNode& node : graph.nodes) {
-    for (uint32_t output : node.outputs) {
-      if (is_read[output] || graph.values[output].is_output) continue;
-      return node_error(Code::kUnsupported, node, "its result must be used; value %u is not",
-                        graph.values[output].serialized_id);
-    }
-  }
   for (uint32_t output : graph.outputs) {
     if (is_written[output]) continue;
     return error(Code::kInvalidProgram, "[xnnpack] output value %u must be written by a node",
                  graph.values[output].serialized_id);
+  }
+  return {};
+}
+
+// Nodes of which no result is used, such as ExecuTorch's partitions may have. Of several results
+// all must be used.
+Status drop_unused(Graph* graph) {
+  std::vector<bool> is_used(graph->values.size());
+  for (uint32_t output : graph->outputs) is_used[output] = true;
+  auto kept = graph->nodes.end();
+  for (auto node = graph->nodes.end(); node != graph->nodes.begin();) {
+    --node;
+    const auto used = std::count_if(node->outputs.begin(), node->outputs.end(),
+                                    [&](uint32_t output) { return is_used[output]; });
+    if (used == 0) continue;
+    if (static_cast<size_t>(used) != node->outputs.size()) {
+      return node_error(Code::kUnsupported, *node,
+                        "all of its results must be used; got %td of %zu", used,
+                        node->outputs.size());
+    }
+    for (uint32_t input : node->inputs) {
+      if (input != kNone) is_used[input] = true;
+    }
+    if (--kept != node) *kept = std::move(*node);
+  }
+  graph->nodes.erase(graph->nodes.begin(), kept);
+  if (graph->nodes.empty()) {
+    return error(Code::kInvalidProgram, "[xnnpack] a node must compute an output; none does");
   }
   return {};
 }
@@ -92,6 +111,7 @@ Result<Graph> read_graph(const Payload& payload, const NamedData* named_data) {
   if (auto status = collect_externals(&graph); !status.ok()) return status;
   if (auto status = read_nodes(payload, index, &graph); !status.ok()) return status;
   if (auto status = check_order(graph); !status.ok()) return status;
+  if (auto status = drop_unused(&graph); !status.ok()) return status;
   return graph;
 }
 

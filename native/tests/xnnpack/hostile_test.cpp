@@ -225,7 +225,7 @@ const Case kCases[] = {
     {"add_shapes", [](auto& b) { b.tensor(9).dims[0] = 2; }, "go together"},
     {"add_types", [](auto& b) { table<fb::_XNNNode2x1T>(b, 5)->input2_id = 7; }, "same"},
     {"output_rank", [](auto& b) { b.tensor(10).dims = {6}, b.tensor(10).num_dims = 1; }, "must be"},
-    {"output_not_written", [](auto& b) { b.graph.xnodes.pop_back(); }, "not"},
+    {"output_not_written", [](auto& b) { b.graph.xnodes.pop_back(); }, "must be written by a node"},
     {"type_unknown", [](auto& b) { b.graph.xnodes[5]->xnode_union.Reset(); }, "type 0"},
 };
 

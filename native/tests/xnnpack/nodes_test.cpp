@@ -47,6 +47,18 @@ TEST(XnnpackNodes, AddBroadcastsAndClamps) {
   expect_near(run_floats(b, {{{2, 2}, {1, 2, 3, 4}}, {{2}, {-2, 2}}}, {2, 2}), {0, 4, 1, 5});
 }
 
+// ExecuTorch's files have such ones where two partitions meet.
+TEST(XnnpackNodes, WhatNobodyReadsIsLeftOut) {
+  PayloadBuilder b;
+  const uint32_t x = b.input({2}), y = b.input({3}), once = b.internal({2}),
+                 twice = b.internal({2});
+  const uint32_t out = b.output({3});
+  b.unary(Node::XNNAbs, x, once);
+  b.unary(Node::XNNNegate, y, out);
+  b.unary(Node::XNNNegate, once, twice);
+  expect_near(run_floats(b, {{{2}, {-1, 1}}, {{3}, {1, -2, 3}}}, {3}), {-1, 2, -3});
+}
+
 struct UnaryCase {
   Node type;
   Floats expected;
