@@ -78,26 +78,19 @@ CASES: dict[str, tuple[nn.Module, Any, dict[str, Any], str, str]] = {
         LATER.format("1.4"),
         "aten::_upsample_bilinear2d_aa.out, right for images",
     ),
+    "the same of bytes": (
+        Fn(lambda x: F.interpolate(x, (3, 2), mode="bilinear", antialias=True)),
+        (BYTES,),
+        {},
+        LATER.format("1.4"),
+        "aten::_upsample_bilinear2d_aa.out, right for images",
+    ),
     "a kernel that refused bfloat16": (
         Fn(lambda x: F.log_softmax(x, 1)),
         (IMAGE.bfloat16(),),
         {"partitioner": None},
         LATER.format("1.4"),
         "aten::_log_softmax.out, right for bfloat16",
-    ),
-    "a kernel that is wrong for bytes": (
-        Fn(lambda x: F.interpolate(x, (3, 2), mode="bilinear", antialias=True)),
-        (BYTES,),
-        {},
-        OURS,
-        "aten::_upsample_bilinear2d_aa.out, right for bytes",
-    ),
-    "the same, for 1.4": (
-        Fn(lambda x: F.interpolate(x, (3, 2), mode="bilinear", antialias=True)),
-        (BYTES,),
-        {"config": ExecutorchBackendConfig(runtime="executorch>=1.4")},
-        LATER.format("1.4"),
-        "aten::_upsample_bilinear2d_aa.out, right for images",
     ),
     "convolution in float16": (nn.Conv2d(4, 4, 3).half(), (HALF,), {}, ALL, ""),
     "the same, for 1.5": (

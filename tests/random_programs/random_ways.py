@@ -72,7 +72,6 @@ def _loaded(data: bytes) -> Run:
 
 
 def _loaded_by_executorch(data: bytes) -> Run:
-    import executorch.kernels.quantized
     from executorch.runtime import Runtime
 
     method = Runtime.get().load_program(data).load_method("forward")

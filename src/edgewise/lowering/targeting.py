@@ -29,8 +29,6 @@ from edgewise.inspect.needs import (
 from edgewise.releases import Target, target_of
 
 Methods = Mapping[str, ExportedProgram]
-_ROUNDED = (torch.ops.aten._upsample_bilinear2d_aa.default,)
-"""Of bytes, what stands for it is off by one now and then: for a release that is asked for only."""
 
 
 def emit_for(
@@ -81,7 +79,7 @@ def _right_everywhere(program: ExportedProgram) -> ExportedProgram:
     costs a few kernels."""
 
     def lacks(node: Node) -> bool:
-        return node.target not in _ROUNDED and any(need.since is None for need in _limits(node))
+        return any(need.since is None for need in _limits(node))
 
     modules = [m for m in program.graph_module.modules() if isinstance(m, GraphModule)]
     if not any(lacks(node) for module in modules for node in module.graph.nodes):
