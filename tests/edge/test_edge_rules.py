@@ -48,6 +48,12 @@ TABLE: list[tuple[Any, Any, tuple[torch.Tensor, ...], list[str]]] = [
     ),
     (aten.roll.default, lambda x: x.roll(1) + 1, (M[0, 0],), ["add.Scalar"]),
     (aten.unfold.default, lambda x: x.unfold(0, 1, 1), (M[0, 0],), ["view_copy.default"]),
+    (
+        aten.unfold_copy.default,
+        lambda x: torch.unfold_copy(x, 0, 1, 1),
+        (M[0, 0],),
+        ["view_copy.default"],
+    ),
     (aten.mm.default, lambda x: x.t()[:, :0] @ x[:0], (M,), []),
     (aten.bmm.default, lambda x: torch.bmm(x[..., :0], x[:, :0]), (T,), []),
     (

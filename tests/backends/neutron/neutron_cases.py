@@ -416,6 +416,16 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[Shape, ...], str]] = {
         (IMAGE,),
         "quantized to int8; got .*: int64",
     ),
+    "a bias that is computed": (
+        lambda: Fn(lambda x, mean, b: F.batch_norm(x, mean, mean.abs() + 1, mean, b)),
+        (IMAGE, IMAGE[1:2], IMAGE[1:2]),
+        "constant weight and bias",
+    ),
+    "dropout of all": (
+        lambda: Fn(lambda x: F.dropout(torch.tanh(x), 1.0, True)),
+        (IMAGE,),
+        "constants that are quantized; got .* in floating point",
+    ),
     "3d": (
         lambda: nn.Conv3d(2, 4, 3),
         ((1, 2, 70, 5, 5),),  # more slices than a call is made of

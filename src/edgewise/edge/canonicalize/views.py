@@ -204,7 +204,7 @@ _REORDERED = {
 _IN_ORDER = {aten.view_copy.default, aten.squeeze_copy.dims, aten.unsqueeze_copy.default}
 
 
-@rule(aten.unfold.default)
+@rule(aten.unfold.default, aten.unfold_copy.default)
 def _unfold(graph: Graph, node: Node) -> Node | None:
     """Windows that do not overlap are what there is, in another shape."""
     source, result = first_operand(node), fake(node)
@@ -214,7 +214,9 @@ def _unfold(graph: Graph, node: Node) -> Node | None:
         return call(graph, aten.view_copy.default, (source, [1]), node, result)
     plain = "dequantize" not in str(source.target)  # each step would need scales of its own
     if named["step"] != size or not shape or not is_static(shape) or not plain:
-        return call(graph, _COPIES[node.target], node.args, node, result, **node.kwargs)
+        if node.target is aten.unfold_copy.default:
+            return None
+        return call(graph, aten.unfold_copy.default, node.args, node, result, **node.kwargs)
     dim = named["dimension"] % len(shape)
     count = shape[dim] // size
     made: Node = source

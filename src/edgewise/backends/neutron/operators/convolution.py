@@ -35,6 +35,7 @@ from edgewise.backends.neutron.tflite.schema import (
 )
 from edgewise.edge.graph import arguments, dtype_name, fake
 from edgewise.edge.orders import NHWC
+from edgewise.edge.quantized_decomposed import is_dequantize
 from edgewise.quantize.patterns import convolutions
 from edgewise.quantize.transposed import Geometry
 
@@ -245,7 +246,9 @@ def _bias_fits(q: Query) -> str | None:
     node = q.args["bias"]
     if node is None or node in q.constants:
         return None
-    data = arguments(node)["input"]
+    data = arguments(node)["input"] if is_dequantize(node) else node
+    if data not in q.constants:
+        return None
     dtype = q.constants.tensor(data).dtype
     return None if dtype == torch.int32 else dtype_name(dtype)
 

@@ -97,6 +97,15 @@ def _one_has_all(q: Query) -> str | None:
     return f"{list(a)} and {list(b)}"
 
 
+def _quantized(q: Query) -> str | None:
+    for name in ("self", "other"):
+        value = q.args[name]
+        is_constant = isinstance(value, Node) and value in q.constants
+        if is_constant and not q.constants.is_dequantized(value):
+            return f"{value.name} in floating point"
+    return None
+
+
 def _alpha(q: Query) -> str | None:
     return None if q.args.get("alpha", 1) == 1 else f"alpha={q.args['alpha']}"
 
@@ -114,7 +123,8 @@ def _size(q: Query) -> str | None:
 
 
 _SIZE = Constraint("one operand has the result's size", _one_has_all)
-_OPERANDS = (Constraint("a tensor, or a finite number", _finite), _SIZE)
+_QUANTIZED = Constraint("constants that are quantized", _quantized, "NeutronQuantizer")
+_OPERANDS = (Constraint("a tensor, or a finite number", _finite), _SIZE, _QUANTIZED)
 _ALPHA = Constraint("alpha=1", _alpha)
 _STEPS_OF_SUMS = Constraint("operands whose scales are below 2**19 of the result's", _steps)
 _MULTIPLE = Constraint(
@@ -151,14 +161,14 @@ for _name, _targets, _code, _rules, _patterns in (
         "maximum",
         (aten.maximum.default,),
         BuiltinOperator.MAXIMUM,
-        (_SIZE, SAME_QUANTIZATION),
+        (_SIZE, _QUANTIZED, SAME_QUANTIZATION),
         {aten.maximum.default: _JOINED},
     ),
     (
         "minimum",
         (aten.minimum.default,),
         BuiltinOperator.MINIMUM,
-        (_SIZE, SAME_QUANTIZATION),
+        (_SIZE, _QUANTIZED, SAME_QUANTIZATION),
         {aten.minimum.default: _JOINED},
     ),
 ):
