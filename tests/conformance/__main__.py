@@ -1,4 +1,7 @@
-"""Runs every sample and prints passed/total for each operator: `make conformance`."""
+"""Runs every sample and prints passed/total for each operator: `make conformance`.
+
+python tests/conformance --on executorch      our files on ExecuTorch's runtime, undelegated
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import torch
-from exceptions import EXCEPTIONS
+from exceptions import EXCEPTIONS, ON_EXECUTORCH
+from on_executorch import Executorch
 from suite import run, stale
 
 from operators import BACKWARD, FORWARD
@@ -22,17 +26,23 @@ _REQUIRED = 0.98
 
 def main() -> None:
     """Prints the table; fails below 98 %, on a failure without an entry, on a stale entry."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("operators", nargs="*", help="names; none: all")
     parser.add_argument("--samples", type=int, default=8, help="of each operator and type")
+    parser.add_argument("--on", choices=["edgewise", "executorch"], default="edgewise")
     parser.add_argument("--verbose", action="store_true", help="print what failed")
     options = parser.parse_args()
     # A sample that asks for the whole memory fails instead of taking the machine down.
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     torch.set_num_threads(1)
+    there = options.on == "executorch"
+    execute = Executorch().run if there else None
+    exceptions = ON_EXECUTORCH if there else EXCEPTIONS
     everything = []
     for name in options.operators or [*FORWARD, *BACKWARD]:
-        results = run(name, options.samples)
+        results = run(name, options.samples, execute=execute, exceptions=exceptions)
         everything += results
         passed = sum(r.outcome.kind == "passed" for r in results)
         print(f"{passed:5}/{len(results):<5} {name}", flush=True)
@@ -41,7 +51,7 @@ def main() -> None:
                 print(f"            {result.describe()}", flush=True)
     passed = sum(r.outcome.kind == "passed" for r in everything)
     unexplained = [r for r in everything if r.outcome.kind == "failed" and not r.excused]
-    entries = [e for e in EXCEPTIONS if not options.operators or e[0] in options.operators]
+    entries = [e for e in exceptions if not options.operators or e[0] in options.operators]
     old = stale(everything, entries)
     print(f"{passed}/{len(everything)} passed, {passed / max(len(everything), 1):.2%}")
     for operator, kind in entries:
@@ -51,7 +61,7 @@ def main() -> None:
             and kind in ("*", str(r.dtype)[6:])
             for r in everything
         )
-        print(f"  {count} excepted: {operator}, {kind}: {EXCEPTIONS[operator, kind]}")
+        print(f"  {count} excepted: {operator}, {kind}: {exceptions[operator, kind]}")
     print(f"{len(unexplained)} failures without an entry; stale entries: {old or 'none'}")
     if unexplained or old or passed < _REQUIRED * len(everything):
         sys.exit(1)

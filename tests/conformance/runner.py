@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,9 +27,14 @@ place, since decompositions round intermediate results to the type in other plac
 does. What one kernel makes is held to what that declares."""
 
 
+Execute = Callable[[bytes, Sequence[torch.Tensor]], list[Any]]
+"""Runs a file on a runtime that is not edgewise's."""
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a call. `kind`: passed, failed, or not exported (by torch itself)."""
+    """What became of a call. `kind`: passed, failed, or not exported (by torch itself, or for the
+    runtime that was asked for)."""
 
     kind: str
     reason: str = ""
@@ -60,16 +65,18 @@ class _Calls(torch.nn.Module):
         return results
 
 
-def check(calls: Sequence[Call], random: bool = False) -> list[Outcome]:
+def check(
+    calls: Sequence[Call], random: bool = False, execute: Execute | None = None
+) -> list[Outcome]:
     """The outcome of each call. `random`: results are compared by type and shape only, as are
-    those of a call that drops some at random."""
+    those of a call that drops some at random. execute: on another runtime, of ExecuTorch's."""
     if not calls:
         return []
     try:
-        got, expected, rows = _run(calls)
+        got, expected, rows = _run(calls, execute)
     except Exception as error:
         if len(calls) > 1:
-            return [o for call in calls for o in check([call], random)]
+            return [o for call in calls for o in check([call], random, execute)]
         if isinstance(error, _NotExportedError):
             return [Outcome("not exported", _first_line(error))]
         return [Outcome("failed", _first_line(error))]
@@ -80,7 +87,7 @@ def check(calls: Sequence[Call], random: bool = False) -> list[Outcome]:
         for call, g, o in zip(calls, got, outcomes, strict=True)
     ]
     for k, outcome in enumerate(outcomes):
-        if outcome.kind == "passed" and not (random or drops[k]):
+        if outcome.kind == "passed" and not (random or drops[k]) and execute is None:
             reason = declared.difference(calls[k], got[k], expected[k], rows[k])
             outcomes[k] = Outcome("failed", reason) if reason else outcome
     return outcomes
@@ -117,7 +124,9 @@ class _NotExportedError(Exception):
     pass
 
 
-def _run(calls: Sequence[Call]) -> tuple[list[list[Any]], list[list[Any]], list[list[Any]]]:
+def _run(
+    calls: Sequence[Call], execute: Execute | None
+) -> tuple[list[list[Any]], list[list[Any]], list[list[Any]]]:
     """Results of the runtime and of eager, and for each the row of the kernel that makes it."""
     module = _Calls(calls)
     tensors = [
@@ -133,8 +142,13 @@ def _run(calls: Sequence[Call]) -> tuple[list[list[Any]], list[list[Any]], list[
         edge = edgewise.to_edge_transform_and_lower(exported, partitioner=[])
         rows = declared.rows(edge.exported_program().graph)
         program = edge.to_executorch()
-        method = Runtime.get().load_program(program.buffer).load_method("forward")
-        flat = [_tensor(y) for y in method.execute(tensors)]
+        if execute is None:
+            method = Runtime.get().load_program(program.buffer).load_method("forward")
+            flat = [_tensor(y) for y in method.execute(tensors)]
+        elif any(need.since is None for need in program.needs()):
+            raise _NotExportedError("no release of ExecuTorch runs the file")
+        else:
+            flat = execute(bytes(program.buffer), tensors)
     given, of_given = iter(flat), iter(rows if len(rows) == len(flat) else [None] * len(flat))
     return (
         [[next(given) for _ in outputs] for outputs in expected],

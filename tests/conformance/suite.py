@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import samples
 import torch
-from exceptions import reason
-from runner import Outcome, check
+from exceptions import EXCEPTIONS, reason
+from runner import Execute, Outcome, check
 from samples import Call
 
 from operators import BACKWARD, RANDOM
@@ -30,8 +30,15 @@ class Result:
         return f"{self.operator}, {kind}: {self.outcome.reason} <- {self.call.describe()[:200]}"
 
 
-def run(operator: str, limit: int, dtypes: Sequence[torch.dtype] = samples.DTYPES) -> list[Result]:
-    """At most `limit` calls for each type. Calls that torch cannot export are left out."""
+def run(
+    operator: str,
+    limit: int,
+    dtypes: Sequence[torch.dtype] = samples.DTYPES,
+    execute: Execute | None = None,
+    exceptions: Mapping[tuple[str, str], str] = EXCEPTIONS,
+) -> list[Result]:
+    """At most `limit` calls for each type. Calls that torch cannot export are left out. execute: on
+    another runtime."""
     results = []
     for dtype in dtypes:
         with warnings.catch_warnings():
@@ -41,9 +48,9 @@ def run(operator: str, limit: int, dtypes: Sequence[torch.dtype] = samples.DTYPE
                 calls = samples.backward_calls(target, BACKWARD[operator], dtype, limit)
             else:
                 calls = samples.calls(operator, dtype, limit)
-        outcomes = check(calls, operator in RANDOM)
+        outcomes = check(calls, operator in RANDOM, execute)
         results += [
-            Result(operator, dtype, call, outcome, reason(operator, dtype))
+            Result(operator, dtype, call, outcome, reason(operator, dtype, exceptions))
             for call, outcome in zip(calls, outcomes, strict=True)
             if outcome.kind != "not exported"
         ]

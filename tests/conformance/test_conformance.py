@@ -11,7 +11,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from exceptions import EXCEPTIONS
+from exceptions import EXCEPTIONS, ON_EXECUTORCH
+from on_executorch import Executorch
 from runner import Outcome, check
 from samples import Call, table
 from suite import Result, run, stale
@@ -36,6 +37,33 @@ def test_samples_agree_with_eager(part: int) -> None:
             if r.outcome.kind == "failed" and r.excused is None
         ]
     assert failures == []
+
+
+@pytest.mark.peer
+def test_samples_agree_on_executorch() -> None:
+    """Of operators that have others in their place in files for it."""
+    there = Executorch()
+    failures = [
+        result.describe()
+        for operator in ("add", "cumsum", "gather", "remainder", "roll", "scatter", "sum", "unfold")
+        for result in run(
+            operator, 3, [torch.float32, torch.int32], there.run, exceptions=ON_EXECUTORCH
+        )
+        if result.outcome.kind == "failed" and result.excused is None
+    ]
+    there.close()
+    assert failures == []
+
+
+@pytest.mark.peer
+def test_a_process_that_ends_is_told_and_followed_by_another() -> None:
+    there, call = Executorch(), Call(torch.neg, (torch.ones(2),), {})
+    assert check([call], execute=there.run) == [Outcome("passed")]
+    there._process.kill()
+    (outcome,) = check([call], execute=there.run)
+    assert outcome == Outcome("failed", "RuntimeError: ExecuTorch's process ended")
+    assert check([call], execute=there.run) == [Outcome("passed")]
+    there.close()
 
 
 @pytest.mark.parametrize("entry", sorted(EXCEPTIONS), ids=str)
