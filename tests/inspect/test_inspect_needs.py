@@ -199,6 +199,34 @@ FOREIGN: dict[str, tuple[str | None, str, str, str]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "added"),
+    [
+        ((None, 8), (None, 8), 1),
+        ((2, None), (2, None), 1),
+        ((None,), (2, None), 2),
+        ((1,), (None,), 2),
+    ],
+)
+def test_what_may_be_one_element_is_gone_around(a: Any, b: Any, added: int) -> None:
+    """None: an open size, up to 8. How many kernels the sum of one and a share of the other has."""
+    inputs = [
+        torch.arange(float(math.prod(n or 8 for n in s))).reshape([n or 8 for n in s])
+        for s in (a, b)
+    ]
+    size = torch.export.Dim("n", max=8)
+    shapes = tuple({i: size for i, n in enumerate(s) if n is None} for s in (a, b))
+    program = lower(
+        Fn(lambda x, y: torch.add(x, y, alpha=3)),
+        inputs,
+        partitioner=None,
+        dynamic_shapes=(shapes,),
+    )
+    assert runs_on(program.needs()) == ALL
+    (plan,) = read(program.buffer).program.execution_plan
+    assert len(plan.chains[0].instructions) == added
+
+
 @pytest.mark.parametrize("name", FOREIGN)
 def test_needs_of_others(name: str) -> None:
     operator, delegate, expected, why = FOREIGN[name]

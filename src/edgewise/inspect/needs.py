@@ -27,16 +27,18 @@ _UINT8, _INT64, _FLOAT16, _FLOAT64, _BFLOAT16 = 0, 4, 5, 7, 15
 
 @dataclass(frozen=True)
 class TensorOperand:
-    """A tensor that a kernel reads: its scalar type, and its sizes; -1: open."""
+    """A tensor that a kernel reads: its scalar type, and its sizes; an open one is a text, the same
+    for the same size. In a file it is the bound."""
 
     scalar_type: int
-    sizes: tuple[int, ...]
+    sizes: tuple[int | str, ...]
 
 
 def _adds_a_share_to_one(operands: Sequence[Any]) -> bool:
     """a + alpha * b, where a may be one element and b be more."""
     a, b, alpha = operands[:3]
-    return alpha != 1 and all(n in (1, -1) for n in a.sizes) and any(n != 1 for n in b.sizes)
+    may_be_one = all(n == 1 or isinstance(n, str) for n in a.sizes)
+    return alpha != 1 and may_be_one and a.sizes != b.sizes and any(n != 1 for n in b.sizes)
 
 
 def _tensors(operands: Sequence[Any]) -> list[TensorOperand]:
@@ -181,8 +183,6 @@ def _operand(value: Any) -> Any:
         return value.int_val if isinstance(value, Int) else value.double_val
     if not isinstance(value, Tensor):
         return value
-    if value.shape_dynamism:
-        return TensorOperand(value.scalar_type, (-1,) * len(value.sizes or []))
     return TensorOperand(value.scalar_type, tuple(value.sizes or []))
 
 

@@ -105,7 +105,7 @@ def _operand(argument: Any) -> Any:
     value = argument.meta.get("val") if isinstance(argument, Node) else argument
     if not isinstance(value, torch.Tensor):
         return value
-    sizes = tuple(size if isinstance(size, int) else -1 for size in value.shape)
+    sizes = tuple(size if isinstance(size, int) else str(size) for size in value.shape)
     return TensorOperand(scalar_type(value.dtype), sizes)
 
 
