@@ -79,8 +79,7 @@ void fold_nodes(Graph* graph) {
       folder.fold_pad(&node);
     }
   }
-  std::erase_if(graph->nodes,
-                [](const GraphNode& node) { return node.kind == NodeKind::kNothing; });
+  graph->erase_nothing();
 }
 
 }  // namespace edgewise::xnnpack

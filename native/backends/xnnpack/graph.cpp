@@ -39,6 +39,10 @@ std::string GraphNode::text() const {
          std::to_string(debug_handle) + ")";
 }
 
+void Graph::erase_nothing() {
+  std::erase_if(nodes, [](const GraphNode& node) { return node.kind == NodeKind::kNothing; });
+}
+
 std::vector<Shape> Graph::serialized_shapes() const {
   std::vector<Shape> shapes;
   shapes.reserve(values.size());

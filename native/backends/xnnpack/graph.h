@@ -113,6 +113,7 @@ struct Graph {
   std::shared_ptr<const void> owner;  // of constants that lie in a moved flatbuffer
 
   std::vector<Shape> serialized_shapes() const;
+  void erase_nothing();  // the nodes that became kNothing
 };
 
 // "[xnnpack] node 3 (Conv2d, debug handle 7): ..."

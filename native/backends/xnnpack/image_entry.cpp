@@ -109,8 +109,7 @@ std::vector<ImageEntry> ImageEntry::take(Graph* graph) {
       node->kind = NodeKind::kNothing;
     }
   }
-  std::erase_if(graph->nodes,
-                [](const GraphNode& node) { return node.kind == NodeKind::kNothing; });
+  graph->erase_nothing();
   return entries;
 }
 

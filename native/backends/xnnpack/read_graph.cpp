@@ -28,64 +28,56 @@ Status collect_externals(Graph* graph) {
   return {};
 }
 
-// Every value is written once, before it is read; inputs and constants never.
-Status check_order(const Graph& graph) {
-  std::vector<bool> is_written(graph.values.size());
-  for (uint32_t i = 0; i < graph.values.size(); ++i) {
-    is_written[i] = graph.values[i].is_input || graph.values[i].is_constant();
+// Every value is written once, before it is read; inputs and constants never. Nodes of which no
+// result is used, such as ExecuTorch's partitions may have, are left out; of several results all
+// must be used.
+Status check_order(Graph* graph) {
+  const std::vector<GraphValue>& values = graph->values;
+  std::vector<uint8_t> state(values.size());
+  constexpr uint8_t kWritten = 1, kUsed = 2;
+  for (uint32_t i = 0; i < values.size(); ++i) {
+    if (values[i].is_input || values[i].is_constant()) state[i] = kWritten;
   }
-  for (const GraphNode& node : graph.nodes) {
+  for (const GraphNode& node : graph->nodes) {
     for (uint32_t input : node.inputs) {
-      if (input == kNone) continue;
-      if (!is_written[input]) {
-        return node_error(Code::kInvalidProgram, node,
-                          "what it reads must be written before; value %u is not",
-                          graph.values[input].serialized_id);
-      }
+      if (input == kNone || state[input] != 0) continue;
+      return node_error(Code::kInvalidProgram, node,
+                        "what it reads must be written before; value %u is not",
+                        values[input].serialized_id);
     }
     for (uint32_t output : node.outputs) {
-      if (is_written[output]) {
+      if (state[output] != 0) {
         return node_error(Code::kInvalidProgram, node,
                           "it must not write an input, a constant, or what another node wrote; "
                           "got value %u",
-                          graph.values[output].serialized_id);
+                          values[output].serialized_id);
       }
-      is_written[output] = true;
+      state[output] = kWritten;
     }
   }
-  for (uint32_t output : graph.outputs) {
-    if (is_written[output]) continue;
-    return error(Code::kInvalidProgram, "[xnnpack] output value %u must be written by a node",
-                 graph.values[output].serialized_id);
-  }
-  return {};
-}
-
-// Nodes of which no result is used, such as ExecuTorch's partitions may have. Of several results
-// all must be used.
-Status drop_unused(Graph* graph) {
-  std::vector<bool> is_used(graph->values.size());
-  for (uint32_t output : graph->outputs) is_used[output] = true;
-  auto kept = graph->nodes.end();
-  for (auto node = graph->nodes.end(); node != graph->nodes.begin();) {
-    --node;
-    const auto used = std::count_if(node->outputs.begin(), node->outputs.end(),
-                                    [&](uint32_t output) { return is_used[output]; });
-    if (used == 0) continue;
-    if (static_cast<size_t>(used) != node->outputs.size()) {
-      return node_error(Code::kUnsupported, *node,
-                        "all of its results must be used; got %td of %zu", used,
-                        node->outputs.size());
+  for (uint32_t output : graph->outputs) {
+    if (state[output] == 0 || values[output].is_constant()) {
+      return error(Code::kInvalidProgram, "[xnnpack] output value %u must be written by a node",
+                   values[output].serialized_id);
     }
-    for (uint32_t input : node->inputs) {
-      if (input != kNone) is_used[input] = true;
+    state[output] = kUsed;
+  }
+  for (size_t i = graph->nodes.size(); i-- > 0;) {
+    GraphNode& node = graph->nodes[i];
+    size_t used = 0;
+    for (uint32_t output : node.outputs) used += state[output] == kUsed;
+    if (used == 0) {
+      node.kind = NodeKind::kNothing;
+      continue;
     }
-    if (--kept != node) *kept = std::move(*node);
+    if (used != node.outputs.size()) {
+      return node_error(Code::kUnsupported, node, "all its results must be used; got %zu", used);
+    }
+    for (uint32_t input : node.inputs) {
+      if (input != kNone) state[input] = kUsed;
+    }
   }
-  graph->nodes.erase(graph->nodes.begin(), kept);
-  if (graph->nodes.empty()) {
-    return error(Code::kInvalidProgram, "[xnnpack] a node must compute an output; none does");
-  }
+  graph->erase_nothing();
   return {};
 }
 
@@ -110,8 +102,7 @@ Result<Graph> read_graph(const Payload& payload, const NamedData* named_data) {
   if (auto status = read_values(payload, named_data, &graph, &index); !status.ok()) return status;
   if (auto status = collect_externals(&graph); !status.ok()) return status;
   if (auto status = read_nodes(payload, index, &graph); !status.ok()) return status;
-  if (auto status = check_order(graph); !status.ok()) return status;
-  if (auto status = drop_unused(&graph); !status.ok()) return status;
+  if (auto status = check_order(&graph); !status.ok()) return status;
   return graph;
 }
 

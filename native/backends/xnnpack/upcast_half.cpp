@@ -140,8 +140,7 @@ void drop_unread_converts(Graph* graph) {
       if (input != kNone) is_needed[input] = true;
     }
   }
-  std::erase_if(graph->nodes,
-                [](const GraphNode& node) { return node.kind == NodeKind::kNothing; });
+  graph->erase_nothing();
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ from torch.fx.node import map_arg
 
 from edgewise.backends.xnnpack.lowering import reshape
 from edgewise.backends.xnnpack.lowering.accuracy import EXACT, STEP
-from edgewise.backends.xnnpack.lowering.builder import Builder, Operand
+from edgewise.backends.xnnpack.lowering.builder import Builder, Operand, Ref
 from edgewise.backends.xnnpack.lowering.context import Lowering
 from edgewise.backends.xnnpack.lowering.quant import MAX_RANK
 from edgewise.backends.xnnpack.lowering.static_sizes import NeedsNumber
@@ -134,13 +134,13 @@ class XnnpackOperator(OperatorDefinition[Lower]):
 def _results_in_use(
     node: Node, made: Operand | tuple[Operand, ...]
 ) -> Iterator[tuple[Any, Operand]]:
-    """Each result that is read, as the operator has it and as it was lowered."""
+    """Each result that is read and computed, as the operator has it and as it was lowered."""
     values = value_of(node)
     if not isinstance(made, tuple):
         yield values, made
         return
     for index in {user.args[1] for user in node.users if is_getitem(user)}:
-        if isinstance(index, int) and index < len(made):
+        if isinstance(index, int) and index < len(made) and isinstance(made[index], Ref):
             yield values[index], made[index]
 
 
