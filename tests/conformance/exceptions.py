@@ -52,7 +52,6 @@ ON_EXECUTORCH: dict[tuple[str, str], str] = {
     ("nn.functional.conv_transpose2d", "bfloat16"): _SUMS,
     ("nn.functional.conv_transpose2d", "float16"): _SUMS,
     ("nn.functional.group_norm", "float64"): _WIDE,
-    ("nn.functional.interpolate.area", "float64"): _WIDE,
     ("nn.functional.interpolate.bilinear", "float64"): _WIDE,
     ("nn.functional.interpolate.bilinear", "uint8"): _BYTES,
     ("nn.functional.layer_norm", "float64"): _WIDE,
