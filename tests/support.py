@@ -244,6 +244,18 @@ class Fn(torch.nn.Module):
         return self.function(*inputs, **{name: getattr(self, name) for name in self.names})
 
 
+def quantized_for(
+    target: str, module: torch.nn.Module, batches: Sequence[tuple[torch.Tensor, ...]]
+) -> torch.export.ExportedProgram:
+    """In 8 bits, by the target's quantizer, calibrated with the batches."""
+    from edgewise.quantize.flow import quantize  # with torchao, which takes a second
+    from edgewise.registry import quantizer_for
+
+    return quantize(
+        module, batches[0], "int8", quantizer_for(target), calibration=batches, progress=False
+    )
+
+
 def needs(backend: str) -> None:
     """Skips a test without the extra that compiles for a target, or runs it on the host."""
     if backend.startswith("neutron"):

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils._pytree import tree_leaves
 
 import edgewise
 from edgewise.backends.xnnpack import XnnpackPartitioner
-from edgewise.quantize.flow import quantize
-from edgewise.registry import quantizer_for
-from support import Fn, needs
+from support import Fn, needs, quantized_for
 
 # Function of one number | of what it makes.
 REDUCED: dict[str, Callable[[torch.Tensor], Any]] = {
@@ -61,13 +60,13 @@ TARGETS = [
 def test_in_floating_point(name: str, dtype: torch.dtype) -> None:
     x = NUMBER.to(dtype)
     module = Fn(IN_FLOATING_POINT[name])
-    expected = _listed(module(x))
+    expected = tree_leaves(module(x))
     lowered = edgewise.to_edge_transform_and_lower(
         torch.export.export(module, (x,)), partitioner=[XnnpackPartitioner()]
     )
     got = edgewise.load(lowered.to_executorch().buffer)(x)
     bound = 1e-6 if dtype == torch.float32 else 2e-3
-    for y, wanted in zip(_listed(got), expected, strict=True):
+    for y, wanted in zip(tree_leaves(got), expected, strict=True):
         torch.testing.assert_close(torch.as_tensor(y), wanted, rtol=bound, atol=bound)
 
 
@@ -76,21 +75,10 @@ def test_in_floating_point(name: str, dtype: torch.dtype) -> None:
 def test_in_integers(name: str, target: str) -> None:
     needs(target)
     batches = [(NUMBER,), (-NUMBER,)]
-    program = quantize(
-        Fn(FUNCTIONS[name]),
-        batches[0],
-        "int8",
-        quantizer_for(target),
-        calibration=batches,
-        progress=False,
-    )
+    program = quantized_for(target, Fn(FUNCTIONS[name]), batches)
     compiled = edgewise.compile(program, backend=target, verbose=False)
     with torch.no_grad():
         expected = program.module()(NUMBER)
     got = edgewise.load(compiled.buffer)(NUMBER)
-    for y, wanted in zip(_listed(got), _listed(expected), strict=True):
+    for y, wanted in zip(tree_leaves(got), tree_leaves(expected), strict=True):
         torch.testing.assert_close(torch.as_tensor(y), wanted, rtol=0.02, atol=0.02)
-
-
-def _listed(results: Any) -> list[Any]:
-    return list(results) if isinstance(results, (tuple, list)) else [results]

@@ -14,8 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import edgewise
-from edgewise.quantize.flow import quantize
-from edgewise.registry import quantizer_for
+from support import quantized_for
 
 TARGETS = ["ethos-u55-128", "ethos-u65-256", "ethos-u85-256", "neutron-imxrt700-reference"]
 
@@ -178,9 +177,7 @@ def test_is_on_the_npu_and_right(case: Case, target: str) -> None:
     pytest.importorskip("ethosu.vela" if target.startswith("ethos") else "ai_edge_litert")
     torch.manual_seed(0)
     x = torch.randn(case.shape)
-    program = quantize(
-        Net(case), (x,), "int8", quantizer_for(target), calibration=[(x,)], progress=False
-    )
+    program = quantized_for(target, Net(case), [(x,)])
     compiled = edgewise.compile(program, backend=target, verbose=False)
     left = {
         n.operator

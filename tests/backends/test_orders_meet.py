@@ -13,9 +13,7 @@ import torch
 from torch import nn
 
 import edgewise
-from edgewise.quantize.flow import quantize
-from edgewise.registry import quantizer_for
-from support import needs
+from support import needs, quantized_for
 
 TARGETS = [
     "xnnpack",
@@ -75,14 +73,7 @@ def test_each_reader_gets_its_order(case: Case, target: str) -> None:
     needs(target)
     torch.manual_seed(0)
     batches = [(torch.randn(case.shape),) for _ in range(3)]
-    program = quantize(
-        Net(case).eval(),
-        batches[0],
-        "int8",
-        quantizer_for(target),
-        calibration=batches,
-        progress=False,
-    )
+    program = quantized_for(target, Net(case).eval(), batches)
     compiled = edgewise.compile(program, backend=target, verbose=False)
     assert compiled.delegation_report().delegates
     with torch.no_grad():

@@ -72,6 +72,7 @@ def _loaded(data: bytes) -> Run:
 
 
 def _loaded_by_executorch(data: bytes) -> Run:
+    import executorch.kernels.quantized  # noqa: F401  (registers them)
     from executorch.runtime import Runtime
 
     method = Runtime.get().load_program(data).load_method("forward")
@@ -185,21 +186,21 @@ def _fault_of_floats(program: Program, inputs: Inputs, way: Way, chance: random.
         exported = torch.export.export(program, inputs, dynamic_shapes=shapes)
     except Exception as error:  # sizes that the export cannot leave open, and torch's own faults
         raise _LeftOutError from error
-    file = way.lower(exported, way.partitioners())
     others = _others(exported, program, inputs, chance) if way.open_sizes else ()
-    return _fault_of_file(
-        file, way, [inputs, *others], lambda found, given: _difference(found, program, given)
+    return _fault_of_export(
+        exported, way, [inputs, *others], lambda found, given: _difference(found, program, given)
     )
 
 
-def _fault_of_file(
-    file: bytes,
+def _fault_of_export(
+    exported: ExportedProgram,
     way: Way,
     calls: Sequence[Inputs],
     difference: Callable[[list[torch.Tensor], Inputs], str],
 ) -> str:
     """difference: of the results for inputs. _LeftOutError for a file of ExecuTorch's that it does
     not run right itself."""
+    file = way.lower(exported, way.partitioners())
     if way.lower is _lowered_by_executorch:
         try:
             theirs = _loaded_by_executorch(file)
@@ -307,7 +308,6 @@ def _fault_of_integers(program: Program, inputs: Inputs, way: Way, chance: rando
         exported = torch.export.export(reference, inputs, dynamic_shapes=own_shapes)
     except Exception as error:  # numbers that are not finite in calibration, and torch's own faults
         raise _LeftOutError from error
-    file = way.lower(exported, way.partitioners())
     others = _others(exported, program, inputs, chance) if way.open_sizes else ()
 
     def difference(found: list[torch.Tensor], given: Inputs) -> str:
@@ -317,7 +317,7 @@ def _fault_of_integers(program: Program, inputs: Inputs, way: Way, chance: rando
         wrong = ((number, _difference_of_integers(*results)) for number, results in each)
         return next((f"result {number} {text}" for number, text in wrong if text), "")
 
-    return _fault_of_file(file, way, [inputs, *others], difference)
+    return _fault_of_export(exported, way, [inputs, *others], difference)
 
 
 def _like(inputs: Inputs, made: torch.Generator) -> Inputs:

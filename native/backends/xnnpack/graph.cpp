@@ -1,5 +1,6 @@
 #include "backends/xnnpack/graph.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 
@@ -41,6 +42,23 @@ std::string GraphNode::text() const {
 
 void Graph::erase_nothing() {
   std::erase_if(nodes, [](const GraphNode& node) { return node.kind == NodeKind::kNothing; });
+}
+
+std::vector<uint8_t> Graph::erase_unused() {
+  std::vector<uint8_t> is_used(values.size());
+  for (uint32_t output : outputs) is_used[output] = 1;
+  for (size_t i = nodes.size(); i-- > 0;) {
+    GraphNode& node = nodes[i];
+    if (std::ranges::none_of(node.outputs, [&](uint32_t output) { return is_used[output]; })) {
+      node.kind = NodeKind::kNothing;
+      continue;
+    }
+    for (uint32_t input : node.inputs) {
+      if (input != kNone) is_used[input] = 1;
+    }
+  }
+  erase_nothing();
+  return is_used;
 }
 
 std::vector<Shape> Graph::serialized_shapes() const {

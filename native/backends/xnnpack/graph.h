@@ -114,6 +114,8 @@ struct Graph {
 
   std::vector<Shape> serialized_shapes() const;
   void erase_nothing();  // the nodes that became kNothing
+  // The nodes of which no result is used. Says which values are.
+  std::vector<uint8_t> erase_unused();
 };
 
 // "[xnnpack] node 3 (Conv2d, debug handle 7): ..."

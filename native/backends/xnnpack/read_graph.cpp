@@ -33,51 +33,41 @@ Status collect_externals(Graph* graph) {
 // must be used.
 Status check_order(Graph* graph) {
   const std::vector<GraphValue>& values = graph->values;
-  std::vector<uint8_t> state(values.size());
-  constexpr uint8_t kWritten = 1, kUsed = 2;
+  std::vector<uint8_t> is_written(values.size());
   for (uint32_t i = 0; i < values.size(); ++i) {
-    if (values[i].is_input || values[i].is_constant()) state[i] = kWritten;
+    is_written[i] = values[i].is_input || values[i].is_constant();
   }
   for (const GraphNode& node : graph->nodes) {
     for (uint32_t input : node.inputs) {
-      if (input == kNone || state[input] != 0) continue;
+      if (input == kNone || is_written[input]) continue;
       return node_error(Code::kInvalidProgram, node,
                         "what it reads must be written before; value %u is not",
                         values[input].serialized_id);
     }
     for (uint32_t output : node.outputs) {
-      if (state[output] != 0) {
+      if (is_written[output]) {
         return node_error(Code::kInvalidProgram, node,
                           "it must not write an input, a constant, or what another node wrote; "
                           "got value %u",
                           values[output].serialized_id);
       }
-      state[output] = kWritten;
+      is_written[output] = 1;
     }
   }
   for (uint32_t output : graph->outputs) {
-    if (state[output] == 0 || values[output].is_constant()) {
+    if (!is_written[output] || values[output].is_constant()) {
       return error(Code::kInvalidProgram, "[xnnpack] output value %u must be written by a node",
                    values[output].serialized_id);
     }
-    state[output] = kUsed;
   }
-  for (size_t i = graph->nodes.size(); i-- > 0;) {
-    GraphNode& node = graph->nodes[i];
-    size_t used = 0;
-    for (uint32_t output : node.outputs) used += state[output] == kUsed;
-    if (used == 0) {
-      node.kind = NodeKind::kNothing;
-      continue;
-    }
-    if (used != node.outputs.size()) {
-      return node_error(Code::kUnsupported, node, "all its results must be used; got %zu", used);
-    }
-    for (uint32_t input : node.inputs) {
-      if (input != kNone) state[input] = kUsed;
+  const std::vector<uint8_t> is_used = graph->erase_unused();
+  for (const GraphNode& node : graph->nodes) {
+    for (uint32_t output : node.outputs) {
+      if (is_used[output]) continue;
+      return node_error(Code::kUnsupported, node, "its result must be used; value %u is not",
+                        values[output].serialized_id);
     }
   }
-  graph->erase_nothing();
   return {};
 }
 

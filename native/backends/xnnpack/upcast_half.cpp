@@ -126,23 +126,6 @@ void Upcaster::add(GraphNode node) {
   nodes.push_back(std::move(node));
 }
 
-// Results that, after all, are only needed in fp32.
-void drop_unread_converts(Graph* graph) {
-  std::vector<bool> is_needed(graph->values.size());
-  for (uint32_t output : graph->outputs) is_needed[output] = true;
-  for (size_t i = graph->nodes.size(); i-- > 0;) {
-    GraphNode& node = graph->nodes[i];
-    if (node.kind == NodeKind::kConvert && !is_needed[node.outputs[0]]) {
-      node.kind = NodeKind::kNothing;
-      continue;
-    }
-    for (uint32_t input : node.inputs) {
-      if (input != kNone) is_needed[input] = true;
-    }
-  }
-  graph->erase_nothing();
-}
-
 }  // namespace
 
 void upcast_half(Graph* graph, TakesHalf takes_half) {
@@ -153,7 +136,7 @@ void upcast_half(Graph* graph, TakesHalf takes_half) {
   Upcaster upcaster{*graph, takes_half, {}, none, none};
   for (GraphNode& node : graph->nodes) upcaster.add(std::move(node));
   graph->nodes = std::move(upcaster.nodes);
-  drop_unread_converts(graph);
+  graph->erase_unused();  // results that, after all, are only needed in fp32
 }
 
 }  // namespace edgewise::xnnpack

@@ -95,8 +95,8 @@ def _add(a: torch.Tensor, b: torch.Tensor, *, alpha: Any = 1) -> Any:
     """The product first, which is then of as many elements as the sum."""
     if alpha == 1:
         return NotImplemented
-    share = aten.mul.Scalar(b.to(torch.result_type(a, b)), alpha)
-    return aten.add.Tensor(share.to(torch.result_type(a, b)), a)
+    kind = torch.result_type(a, b)
+    return aten.add.Tensor(aten.mul.Scalar(b.to(kind), alpha).to(kind), a)
 
 
 def _scatter(x: torch.Tensor, dim: int, index: torch.Tensor, source: Any) -> Any:
