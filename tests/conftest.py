@@ -81,7 +81,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _seed() -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(
+            0
+        )  # `torch.manual_seed` notes who asks, for each device
         yield
 
 

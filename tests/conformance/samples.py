@@ -48,7 +48,13 @@ class Call:
 @functools.cache
 def table() -> dict[str, Any]:
     """PyTorch's operator descriptions under their names, as "sum" or "max.binary"."""
+    from torch.testing._internal import common_utils
     from torch.testing._internal.common_methods_invocations import op_db
+    from torch.testing._internal.opinfo import core
+
+    # For each sample they would look for a unittest.TestCase, with the source of all callers.
+    setattr(common_utils, "extract_test_fn", lambda: None)  # noqa: B010
+    setattr(core, "extract_test_fn", lambda: None)  # noqa: B010
 
     return {".".join(filter(None, (o.name, o.variant_test_name))): o for o in op_db}
 
