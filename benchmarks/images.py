@@ -45,13 +45,13 @@ SMOLVLM = {
 def make_model(vision: str, path: Path) -> None:
     """vision: what linear layers of the part that sees hold."""
     from edgewise.llm.export import lower_model, quantize_model, random_model, text_part
-    from edgewise.llm.export.quantization import quantize_vision
+    from edgewise.llm.export.quantization import quantize_encoder
     from edgewise.llm.export.vision import ImageInputs, VisionEncoder
 
-    model = random_model(SMOLVLM, images=True)
+    model = random_model(SMOLVLM, media=["images"])
     size = (SIDE, SIDE)
     inputs = ImageInputs(size, TOKENS, SMOLVLM["image_token_id"], lambda pixels: pixels)
-    encoder = quantize_vision(VisionEncoder(model, inputs), vision)
+    encoder = quantize_encoder(VisionEncoder(model, inputs), vision)
     text = quantize_model(text_part(model))
     lower_model(text, images=encoder, max_context_len=512).save(path)
 

@@ -31,7 +31,7 @@ REFUSED = {
     "from executorch.devtools.etrecord import ETRecord": "delegation_report()",
     "from executorch.exir.program import EthosUQuantizer": "try from executorch.backends.arm",
     "from executorch.exir.passes import SpecPropPass": "edgewise runs such passes itself",
-    "from executorch.extension.llm.runner import make_audio_input": "llm transcribe",
+    "from executorch.extension.llm.runner import make_raw_audio_input": "try make_audio_input",
     "import executorch.nothing": "try edgewise's own names",
 }
 

@@ -192,14 +192,7 @@ def seeing_checkpoint(kind: str, folder: Path, *, writes_ascii: bool = False) ->
             with torch.no_grad():
                 weight.mul_(3)
     if writes_ascii:
-        vocabulary = processor.tokenizer.get_vocab()
-        letters = [
-            number for text, number in vocabulary.items() if text.isascii() and text.isalpha()
-        ]
-        others = torch.ones(TEXT["vocab_size"], dtype=torch.bool)
-        others[letters] = False
-        with torch.no_grad():
-            model.get_output_embeddings().weight[others] = 0
+        write_ascii(model, processor)
     model.generation_config.eos_token_id = 1
     model.save_pretrained(folder)
     placeholder = processor.boi_token if kind == "gemma3" else processor.image_token
@@ -217,6 +210,16 @@ def seeing_checkpoint(kind: str, folder: Path, *, writes_ascii: bool = False) ->
     return processor
 
 
+def write_ascii(model: Any, processor: Any) -> None:
+    """What it is most likely to write are letters of ASCII, each a text by itself."""
+    vocabulary = processor.tokenizer.get_vocab()
+    letters = [number for text, number in vocabulary.items() if text.isascii() and text.isalpha()]
+    others = torch.ones(TEXT["vocab_size"], dtype=torch.bool)
+    others[letters] = False
+    with torch.no_grad():
+        model.get_output_embeddings().weight[others] = 0
+
+
 def picture(height: int, width: int, seed: int = 0) -> Any:
     """One of Pillow's, without edges."""
     from PIL import Image
@@ -225,7 +228,7 @@ def picture(height: int, width: int, seed: int = 0) -> Any:
     return Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC)
 
 
-def _tokenizer(*tokens: str, **named: str) -> Any:
+def tokenizer_with(*tokens: str, **named: str) -> Any:
     """Of bytes, and special tokens behind them; some under names that a processor asks for."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -253,17 +256,17 @@ def _processor(kind: str) -> Any:
         )
         options = {"patch_size": 14, "vision_feature_select_strategy": "default"}
         return t.LlavaProcessor(
-            images, _tokenizer("<image>"), **options, num_additional_image_tokens=1
+            images, tokenizer_with("<image>"), **options, num_additional_image_tokens=1
         )
     if kind == "gemma3":
-        tokens = _tokenizer(
+        tokens = tokenizer_with(
             image_token="<image_soft_token>",
             boi_token="<start_of_image>",
             eoi_token="<end_of_image>",
         )
         return t.Gemma3Processor(t.Gemma3ImageProcessorPil(**square), tokens, image_seq_length=4)
     if kind == "gemma4":
-        tokens = _tokenizer(
+        tokens = tokenizer_with(
             "<|video|>",
             "<|audio|>",
             image_token="<|image|>",
@@ -274,9 +277,9 @@ def _processor(kind: str) -> Any:
             eoa_token="<audio|>",
         )
         images = t.Gemma4ImageProcessorPil(patch_size=4, max_soft_tokens=70)
-        return _with_missing_parts(t.Gemma4Processor)(None, images, tokens, None)
+        return with_missing_parts(t.Gemma4Processor)(None, images, tokens, None)
     if kind in ("idefics3", "smolvlm"):
-        tokens = _tokenizer(
+        tokens = tokenizer_with(
             "<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>"
         )
         name = {"idefics3": "Idefics3", "smolvlm": "SmolVLM"}[kind]
@@ -285,7 +288,7 @@ def _processor(kind: str) -> Any:
         made = _without_videos(getattr(t, f"{name}Processor"))
         return made(images, tokens, *([None] if kind == "smolvlm" else []), image_seq_len=4)
     if kind == "internvl":
-        tokens = _tokenizer(
+        tokens = tokenizer_with(
             start_image_token="<img>",
             end_image_token="</img>",
             context_image_token="<IMG_CONTEXT>",
@@ -293,7 +296,7 @@ def _processor(kind: str) -> Any:
         )
         images = t.GotOcr2ImageProcessorPil(**square)
         return _without_videos(t.InternVLProcessor)(images, tokens, None, image_seq_length=4)
-    tokens = _tokenizer("<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>")
+    tokens = tokenizer_with("<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>")
     images = t.Qwen2VLImageProcessorPil(
         size={"shortest_edge": 56 * 56, "longest_edge": 4 * 56 * 56}, patch_size=14
     )
@@ -310,7 +313,7 @@ def _without_videos(known: Any) -> Any:
     return type(known.__name__, (known,), {"get_attributes": classmethod(attributes)})
 
 
-def _with_missing_parts(known: Any) -> Any:
+def with_missing_parts(known: Any) -> Any:
     """Takes None for a part."""
 
     def check(self: Any, name: str, value: Any) -> Any:

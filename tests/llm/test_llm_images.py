@@ -19,8 +19,9 @@ from edgewise.llm import Generator, PromptLookup
 from edgewise.llm.architectures import SEEING
 from edgewise.llm.chat import Chat
 from edgewise.llm.conversation import Conversation
-from edgewise.llm.images import AxialPositions, ImagePlace, ImagePrompt
+from edgewise.llm.images import AxialPositions, ImageEncoder, ImagePrompt
 from edgewise.llm.text import load_tokenizer
+from edgewise.llm.vectors import VectorPlace
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")
@@ -53,7 +54,7 @@ class Seeing:
 
     def chat(self, generator: Generator) -> Chat:
         folder = self.path.with_suffix(".tokenizer")
-        return Chat(load_tokenizer(folder), folder, generator.images)
+        return Chat(load_tokenizer(folder), folder, generator.media)
 
     def wanted(self, messages: list[dict[str, Any]], **cutting: Any) -> list[int]:
         """Greedy tokens of transformers' model, on prompts of its processor, which cuts images as
@@ -81,6 +82,12 @@ class Seeing:
 def export(checkpoint: Path, output: Path, *options: str) -> int:
     given = ["--checkpoint", str(checkpoint), "--output", str(output), "--max-context-len", "200"]
     return main(["llm", "export", *given, "--max-seq-len", "16", "--images", "--quiet", *options])
+
+
+def images_of(generator: Generator) -> ImageEncoder:
+    assert generator.media is not None
+    assert generator.media.images is not None
+    return generator.media.images
 
 
 def asks(text: str, *images: Any) -> dict[str, Any]:
@@ -120,7 +127,7 @@ def test_tokens_of_several_sizes_are_those_of_transformers(
     assert [f"{one['height']}x{one['width']}" for one in told] == list(shapes)
     generator = Generator(path)
     folder = path.with_suffix(".tokenizer")
-    chat = Chat(load_tokenizer(folder), folder, generator.images)
+    chat = Chat(load_tokenizer(folder), folder, generator.media)
     images = [picture(*size, seed=seed) for seed, size in enumerate(shapes.values())]
     said = {"role": "assistant", "content": [{"type": "text", "text": "a cat"}]}
     options_of = {"max_new_tokens": NEW_TOKENS, "ignore_eos": True, "reuse_prefix": True}
@@ -131,11 +138,11 @@ def test_tokens_of_several_sizes_are_those_of_transformers(
         prompt = chat.prompt(messages)
         assert list(generator.generate(prompt, **options_of)) == model.wanted(messages)
     # A picture gets the size that is nearest in shape.
-    assert generator.images is not None
+    seen = images_of(generator)
     how = ImagePrompt.load(folder)
     assert how is not None
     (wide_text, wide), (_, square) = (
-        generator.images.prepared(picture(*size), how) for size in ((200, 500), (300, 290))
+        seen.prepared(picture(*size), how) for size in ((200, 500), (300, 290))
     )
     counts = {f"{one['height']}x{one['width']}": one["tokens"] for one in told}
     by_shape = list(counts.values())
@@ -187,7 +194,7 @@ def test_tokens_of_tiles_are_those_of_transformers(
     assert "4 tokens each, up to 4 tiles and the whole" in capsys.readouterr().out
     generator = Generator(path)
     folder = path.with_suffix(".tokenizer")
-    chat = Chat(load_tokenizer(folder), folder, generator.images)
+    chat = Chat(load_tokenizer(folder), folder, generator.media)
     counts = set()
     for width, height in ((90, 130), (200, 60), (40, 41), (300, 290), (56, 112)):
         messages = [asks("What is it?", picture(width, height, seed=width))]
@@ -240,16 +247,16 @@ def test_parts_are_quantized(seeing: Any, tmp_path: Path) -> None:
     results = []
     for file in (model.path, path):
         generator = Generator(file)
-        assert generator.images is not None
         pixels = np.random.default_rng(0).standard_normal((1, 3, 56, 56))
-        results.append(generator.images.vectors(generator.images.tokens(pixels)))
+        tokens = images_of(generator).tokens(pixels)
+        results.append(generator.media.vectors.vectors(tokens))
     assert np.abs(results[0] - results[1]).max() < 0.05 * np.abs(results[0]).max()
 
 
 REFUSED_PROMPTS = {
     "more images than the template writes": (
         [{"role": "user", "content": [{"type": "text", "text": "<image>"}]}],
-        "once for each image; got 1 for 0 images",
+        "once for each image; got 1 for 0;",
     ),
     "no picture": ([asks("What?", b"GIF89a")], "one that Pillow reads"),
     "no file": ([asks("What?", "nowhere.png")], "one that Pillow reads"),
@@ -268,19 +275,18 @@ def test_prompts_that_are_refused(case: str, seeing: Any) -> None:
 def test_what_generators_refuse(seeing: Any, tmp_path: Path) -> None:
     model = seeing("llava")
     generator = Generator(model.path)
-    assert generator.images is not None
     prompt = model.chat(generator).prompt([asks("What?", picture(60, 60))])
     with pytest.raises(ValueError, match="tokens must be from 0 to 279; got"):
         generator.check_prompt([1, max(prompt) + 1])
     with pytest.raises(ValueError, match=r"must be float32 \[1, 3, 56, 56\]; got \[1, 3, 8, 8\]"):
-        generator.images.tokens(np.zeros((1, 3, 8, 8)))
+        images_of(generator).tokens(np.zeros((1, 3, 8, 8)))
     generator.load(prompt)
-    with pytest.raises(ValueError, match="a text with an image cannot be kept"):
+    with pytest.raises(ValueError, match="a text with an image or a sound cannot be kept"):
         generator.save_prefix(tmp_path / "prefix")
 
 
 def test_images_that_are_forgotten(seeing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgewise.llm.images._MOST_BYTES", 1)
+    monkeypatch.setattr("edgewise.llm.vectors._MOST_BYTES", 1)
     model = seeing("llava")
     generator = Generator(model.path)
     chat = model.chat(generator)
@@ -334,7 +340,7 @@ BROKEN_CHECKPOINTS = {
 
 @pytest.mark.parametrize("case", BROKEN_CHECKPOINTS)
 def test_checkpoints_that_are_refused(case: str, seeing: Any, tmp_path: Path) -> None:
-    from edgewise.llm.export.processor import read_processor
+    from edgewise.llm.export.image_processor import read_processor
 
     missing, changed, told = BROKEN_CHECKPOINTS[case]
     folder = tmp_path / "checkpoint"
@@ -367,7 +373,7 @@ def test_a_model_that_sees_alone_reads_text(
     assert "left out; the model can see them with --images" in capsys.readouterr().out
     generator, seen = Generator(path), Generator(model.path)
     words = [5, 6, 7, 8, 9]
-    assert generator.images is None
+    assert generator.media is None
     assert np.abs(generator.logits(words) - seen.logits(words)).max() < 1e-4
     folder = path.with_suffix(".tokenizer")
     with pytest.raises(ValueError, match="need a model that sees"):
@@ -479,7 +485,7 @@ GRID = AxialPositions()
 
 
 def test_positions_in_three_axes() -> None:
-    text, image = [None] * 2, [ImagePlace(offset, 2, 3) for offset in range(6)]
+    text, image = [None] * 2, [VectorPlace(offset, 2, 3) for offset in range(6)]
     found = GRID.of([*text, *image, None], 0)
     assert found.T.tolist() == [
         [0, 0, 0],
@@ -493,5 +499,5 @@ def test_positions_in_three_axes() -> None:
     # Behind a text that was never told, as of a file.
     assert AxialPositions().of(image[:2], 4).tolist() == [[4, 4], [4, 4], [4, 5]]
     # Of another size.
-    tall = [ImagePlace(offset, 3, 1) for offset in range(3)]
+    tall = [VectorPlace(offset, 3, 1) for offset in range(3)]
     assert AxialPositions().of([*tall, None], 0)[1].tolist() == [0, 1, 2, 3]

@@ -344,11 +344,11 @@ REFUSED_RESPONSES: dict[str, tuple[dict[str, Any], str]] = {
     "another item": ({"input": [{"type": "computer_call"}]}, "item 0 must be a message"),
     "another part": (
         {"input": [{"role": "user", "content": [{"type": "input_file"}]}]},
-        "of input_text and input_image; got input_file",
+        "of input_text, input_image and input_audio; got input_file",
     ),
     "a part that is none": (
         {"input": [{"role": "user", "content": [{"type": []}]}]},
-        "of input_text and input_image; got",
+        "of input_text, input_image and input_audio; got",
     ),
     "another tool": ({"tools": [{"type": "web_search"}]}, "tool 0 must be a function"),
 }

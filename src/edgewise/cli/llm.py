@@ -119,9 +119,22 @@ def export(
             help="Most tiles that large images are cut into, beside the whole. Default: none.",
         ),
     ] = None,
+    audio: Annotated[
+        bool, typer.Option("--audio", help="The part that hears, too, of a model that has one.")
+    ] = False,
+    audio_seconds: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S", help="The longest sound, where sounds can have any length. Default: 30."
+        ),
+    ] = None,
     vision: Annotated[
         Literal["8da4w", "8da8w", "8w", "none"] | None,
-        typer.Option(help="Linear layers of that part. Default: 8da8w, or none with the others."),
+        typer.Option(
+            "--encoders",
+            "--vision",
+            help="Linear layers of what sees or hears. Default: 8da8w, or none with the others.",
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Of random weights.")] = 0,
     report: Annotated[bool, typer.Option("--report", help="Print what runs where.")] = False,
@@ -136,10 +149,15 @@ def export(
         raise CliError(f"[export] must be given --config or --checkpoint; got {given}", USAGE)
     if quantize != "8da4w" and head != "8da4w" and group_size is not None:
         raise CliError("[export] --group-size is for --quantize 8da4w")
-    if images and checkpoint is None:
-        raise CliError("[export] --images must come with --checkpoint")
-    if not images and any(given is not None for given in (image_size, image_tiles, vision)):
-        raise CliError("[export] --image-size, --image-tiles and --vision are for --images")
+    media = [kind for kind, is_asked in (("images", images), ("audio", audio)) if is_asked]
+    if media and checkpoint is None:
+        raise CliError(f"[export] --{media[0]} must come with --checkpoint")
+    if not images and (image_size or image_tiles is not None):
+        raise CliError("[export] --image-size and --image-tiles are for --images")
+    if not audio and audio_seconds is not None:
+        raise CliError("[export] --audio-seconds is for --audio")
+    if not media and vision is not None:
+        raise CliError("[export] --encoders is for --images and --audio")
     image_sizes = [_image_size(text) for text in image_size or ()]
     if (method is None) != (calibration is None) or (method and checkpoint is None):
         raise CliError("[export] --method must come with --calibration and --checkpoint")
@@ -151,21 +169,31 @@ def export(
     start = time.perf_counter()
     _prepare()
     from edgewise.llm import export as making
-    from edgewise.llm.architectures import SEEING, architecture_of
-    from edgewise.llm.export.processor import read_processor
-    from edgewise.llm.export.quantization import Recipe, quantize_vision
+    from edgewise.llm.architectures import HEARING, SEEING, architecture_of
+    from edgewise.llm.export.audio_processor import read_audio_processor
+    from edgewise.llm.export.audio_tower import audio_tower
+    from edgewise.llm.export.image_processor import read_processor
+    from edgewise.llm.export.quantization import Recipe, quantize_encoder
     from edgewise.llm.export.vision import vision_encoder
 
     with out.progress("making the model" if config else f"loading {checkpoint}"):
-        model = _model(config, checkpoint, seed, images)
+        model = _model(config, checkpoint, seed, media)
     parameters = sum(p.numel() for p in model.parameters())
     model_type = model.config.model_type
-    is_tested = model_type in SEEING if images else architecture_of(model_type) is not None
+    tables = {"images": SEEING, "audio": HEARING}
+    is_tested = all(model_type in tables[kind] for kind in media)
+    is_tested = is_tested and (bool(media) or architecture_of(model_type) is not None)
     encoder, image_prompt = None, None
     if images and checkpoint is not None:
         with out.progress("comparing what it sees with transformers"):
             inputs, image_prompt = read_processor(checkpoint, image_sizes, image_tiles)
             encoder = vision_encoder(model, inputs[0], inputs[1:])
+    tower, audio_prompt = None, None
+    if audio and checkpoint is not None:
+        with out.progress("comparing what it hears with transformers"):
+            heard, audio_prompt = read_audio_processor(checkpoint, audio_seconds)
+            tower = audio_tower(model, heard)
+    if media:
         model = making.text_part(model)
     layers = getattr(model.config, "decoder_layers", model.config.num_hidden_layers)
     weights = str(checkpoint) if checkpoint else f"random, seed {seed}"
@@ -179,9 +207,11 @@ def export(
         with out.progress("quantizing"):
             texts = making.texts_of(calibration, checkpoint) if calibration and checkpoint else ()
             model = making.quantize_model(model, recipe, methods=method or (), calibration=texts)
+    encoders = vision or ("none" if quantize == "none" else "8da8w")
     if encoder is not None:
-        vision = vision or ("none" if quantize == "none" else "8da8w")
-        encoder = quantize_vision(encoder, vision, group_size or 32)
+        encoder = quantize_encoder(encoder, encoders, group_size or 32)
+    if tower is not None:
+        tower = quantize_encoder(tower, encoders, group_size or 32)
     with out.progress("lowering"):
         program = making.lower_model(
             model,
@@ -192,10 +222,13 @@ def export(
             kv_cache_dtype=kv_cache_dtype,
             prefix=prefix,
             images=encoder,
+            audio=tower,
         )
     delegation = program.delegation_report()
     program.save(output)
-    tokenizer = making.copy_tokenizer(checkpoint, output, image_prompt) if checkpoint else None
+    tokenizer = None
+    if checkpoint is not None:
+        tokenizer = making.copy_tokenizer(checkpoint, output, image_prompt, audio_prompt)
     told = {
         "file": str(output),
         "bytes": output.stat().st_size,
@@ -218,13 +251,27 @@ def export(
                 for one in (encoder.inputs, *encoder.others)
             ],
             "tiles": image_tiles,
-            "linear": vision,
+            "linear": encoders,
         },
-        "images_left_out": not images and checkpoint is not None and _can_see(checkpoint),
+        "audio": None
+        if audio_prompt is None
+        else {
+            "seconds": audio_prompt.seconds,
+            "tokens": audio_prompt.tokens.most,
+            "windows": audio_prompt.has_windows,
+            "linear": encoders,
+        },
+        "left_out": []
+        if checkpoint is None
+        else [k for k in _media_in(checkpoint) if k not in media],
         "kv_cache_dtype": kv_cache_dtype,
         "max_context_len": max_context_len,
         "max_seq_len": min(
-            max_seq_len if encoder is None else max(max_seq_len, encoder.inputs.count),
+            max(
+                max_seq_len,
+                0 if encoder is None else encoder.count,
+                0 if tower is None else tower.inputs.count,
+            ),
             max_context_len,
         ),
         "delegates": len(delegation.delegates),
@@ -256,14 +303,14 @@ def _prepare() -> None:
     transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-def _model(config: str | None, checkpoint: Path | None, seed: int, images: bool) -> Any:
+def _model(config: str | None, checkpoint: Path | None, seed: int, media: list[str]) -> Any:
     from edgewise.llm.config import read_config
     from edgewise.llm.export import load_model, random_model
 
     if config is not None:
         return random_model(read_config(config), seed)
     assert checkpoint is not None
-    return load_model(checkpoint, images=images)
+    return load_model(checkpoint, media=media)
 
 
 def _image_size(text: str) -> tuple[int, int]:
@@ -278,10 +325,13 @@ def _image_size(text: str) -> tuple[int, int]:
     return int(sides[0]), int(sides[-1])
 
 
-def _can_see(checkpoint: Path) -> bool:
+def _media_in(checkpoint: Path) -> list[str]:
+    """What a model of its configuration may take beside texts."""
     from edgewise.llm.config import read_config
 
-    return checkpoint.is_dir() and "vision_config" in read_config(str(checkpoint))
+    config = read_config(str(checkpoint)) if checkpoint.is_dir() else {}
+    parts = {"images": "vision_config", "audio": "audio_config"}
+    return [kind for kind, part in parts.items() if config.get(part) is not None]
 
 
 def _lines(told: dict[str, Any]) -> list[str]:
@@ -305,8 +355,16 @@ def _lines(told: dict[str, Any]) -> list[str]:
         kind = "float32" if images["linear"] == "none" else images["linear"]
         tiles = f", up to {images['tiles']} tiles and the whole" if images["tiles"] else ""
         lines.append(f"images:  {sizes}{tiles}; in {kind}")
-    if told["images_left_out"]:
-        lines.append("images:  left out; the model can see them with --images")
+    if audio := told["audio"]:
+        kind = "float32" if audio["linear"] == "none" else audio["linear"]
+        longer = ", and so on for longer ones" if audio["windows"] else ""
+        lines.append(
+            f"audio:   up to {audio['seconds']:g} s, {audio['tokens']} tokens{longer}; in {kind}"
+        )
+    for kind, verb in (("images", "see"), ("audio", "hear")):
+        if kind in told["left_out"]:
+            them = "them" if kind == "images" else "it"
+            lines.append(f"{kind + ':':<9}left out; the model can {verb} {them} with --{kind}")
     if not told["is_tested"]:
         lines.append(
             f"note:    {told['model_type']} is not among the tested architectures (docs/llm.md): "

@@ -127,6 +127,15 @@ def chat(
             help="What the first message is about, for a model that sees; repeatable.",
         ),
     ] = None,
+    audio: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="A sound for the first message, for a model that hears; repeatable.",
+        ),
+    ] = None,
     system: Annotated[
         str | None, typer.Option(metavar="TEXT", help="What the conversation begins with.")
     ] = None,
@@ -147,7 +156,7 @@ def chat(
 ) -> None:
     """A conversation: lines that are read from standard input, unless --message is given.
 
-    A line '/image FILE' shows the model an image with the next one.
+    A line '/image FILE' shows the model an image with the next one, '/audio FILE' plays it a sound.
     """
     from edgewise.llm.conversation import Conversation
 
@@ -166,17 +175,19 @@ def chat(
     )
     code = OK
     try:
-        shown_images = [*(image or ())]
+        given = {"/image": [*(image or ())], "/audio": [*(audio or ())]}
         for line in message or _lines(out):
-            if message is None and line.startswith("/image "):
-                file = Path(line.removeprefix("/image ").strip())
+            command, _, rest = line.partition(" ")
+            if message is None and command in given:
+                file = Path(rest.strip())
                 if file.is_file():
-                    shown_images.append(file)
+                    given[command].append(file)
                 else:
                     out.note(f"no such file: {file}")
                 continue
-            images, shown_images = shown_images, []
-            for piece in conversation.say(line, images):
+            images, sounds = given["/image"], given["/audio"]
+            given = {"/image": [], "/audio": []}
+            for piece in conversation.say(line, images, sounds):
                 if not json:
                     print(shown(piece), end="", flush=True)
             if not json:
@@ -190,7 +201,7 @@ def chat(
 
 
 def _plain(message: dict[str, Any]) -> dict[str, Any]:
-    """With the paths of images as text."""
+    """With the paths of images and sounds as text."""
     if isinstance(message["content"], str):
         return message
     parts = [{k: str(v) for k, v in part.items()} for part in message["content"]]

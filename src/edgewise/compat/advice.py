@@ -62,10 +62,9 @@ ADVICE = (
     ("executorch.export", "try edgewise.compile(model, inputs, backend=..., quantize=...)"),
     ("executorch.extension.flat_tensor", "try program.write_tensor_data_to_file(folder)"),
     ("executorch.extension.llm", "try edgewise.llm, or `edgewise llm export`"),
-    ("executorch.extension.llm.runner.make_audio_input", "for speech try edgewise llm transcribe"),
     (
         "executorch.extension.llm.runner.make_raw_audio_input",
-        "for speech try edgewise llm transcribe",
+        "try make_audio_input with what the processor's feature extractor makes of the samples",
     ),
     ("executorch.extension.training", "edgewise has no training on the device"),
     ("executorch.codegen", "try edgewise.runtime.register_kernel"),

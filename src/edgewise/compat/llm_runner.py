@@ -251,11 +251,44 @@ class Image:
         )
 
 
-class MultimodalInput:
-    """A text, an image, or tokens: a part of a prompt."""
+class Audio:
+    """A spectrogram, band by band of each window: bytes or floats, as a list or an array."""
 
-    def __init__(self, value: str | Image | Sequence[int]) -> None:
-        self._value: Any = value if isinstance(value, (str, Image)) else [int(t) for t in value]
+    def __init__(
+        self, data: Any = (), batch_size: int = 0, n_bins: int = 0, n_frames: int = 0
+    ) -> None:
+        values = np.asarray(data)
+        kind = np.float32 if values.dtype.kind == "f" else np.uint8
+        self._values: Any = values.astype(kind).reshape(-1)
+        self.batch_size, self.n_bins, self.n_frames = batch_size, n_bins, n_frames
+
+    def is_uint8(self) -> bool:
+        """Whether it is bytes."""
+        return bool(self._values.dtype == np.uint8)
+
+    def is_float(self) -> bool:
+        """Whether it is floats."""
+        return not self.is_uint8()
+
+    @property
+    def array(self) -> Any:
+        """[batch_size, n_bins, n_frames]."""
+        return self._values.reshape(self.batch_size, self.n_bins, self.n_frames)
+
+    def __repr__(self) -> str:
+        kind = "uint8" if self.is_uint8() else "float"
+        return (
+            f"<Audio batch_size={self.batch_size} n_bins={self.n_bins} n_frames={self.n_frames} "
+            f"dtype={kind}>"
+        )
+
+
+class MultimodalInput:
+    """A text, an image, a sound, or tokens: a part of a prompt."""
+
+    def __init__(self, value: str | Image | Audio | Sequence[int]) -> None:
+        is_whole = isinstance(value, (str, Image, Audio))
+        self._value: Any = value if is_whole else [int(t) for t in value]  # type: ignore[union-attr]
 
     def is_text(self) -> bool:
         """Whether it is a text."""
@@ -270,10 +303,12 @@ class MultimodalInput:
         return isinstance(self._value, list)
 
     def is_audio(self) -> bool:
-        """Never: sound is not taken here."""
-        return False
+        """Whether it is the spectrogram of a sound."""
+        return isinstance(self._value, Audio)
 
-    is_raw_audio = is_audio
+    def is_raw_audio(self) -> bool:
+        """Never: samples are not taken here."""
+        return False
 
     def get_text(self) -> str | None:
         """The text; None if it is none."""
@@ -283,6 +318,10 @@ class MultimodalInput:
         """The image; None if it is none."""
         return self._value if self.is_image() else None
 
+    def get_audio(self) -> Audio | None:
+        """The spectrogram; None if it is none."""
+        return self._value if self.is_audio() else None
+
     def get_tokens(self) -> list[int] | None:
         """The tokens; None if it is none."""
         return self._value if self.is_tokens() else None
@@ -291,6 +330,8 @@ class MultimodalInput:
         if isinstance(self._value, str):
             text = self._value if len(self._value) <= _SHOWN else self._value[:_SHOWN] + "..."
             return f'<MultimodalInput type=text content="{text}">'
+        if self.is_audio():
+            return "<MultimodalInput type=audio>"
         kind = "image" if self.is_image() else "tokens"
         return f"<MultimodalInput type={kind} content={self._value!r}>"
 
@@ -330,8 +371,22 @@ def make_image_input(image_tensor: Any) -> MultimodalInput:
     return MultimodalInput(Image(pixels.reshape(-1), width, height, channels))
 
 
+def make_audio_input(audio_tensor: Any) -> MultimodalInput:
+    """Of a spectrogram uint8 or float32 [windows, bands, frames]. RuntimeError for another."""
+    values = np.asarray(audio_tensor)
+    if values.ndim != 3:
+        raise RuntimeError(
+            f"[audio] a tensor must be 3-dimensional (batch_size, n_bins, n_frames); got "
+            f"{list(values.shape)}"
+        )
+    if values.dtype not in (np.uint8, np.float32):
+        raise RuntimeError(f"[audio] a tensor must be uint8 or float32; got {values.dtype}")
+    return MultimodalInput(Audio(values.reshape(-1), *values.shape))
+
+
 class MultimodalRunner(_Runner):
-    """A model that sees, with its tokenizer. Prompts are parts, which go one behind the other.
+    """A model that sees or hears, with its tokenizer. Prompts are parts, which go one behind the
+    other.
 
     RuntimeError for files that cannot be read, or that do not go together.
     """
@@ -344,8 +399,8 @@ class MultimodalRunner(_Runner):
         stats_callback: Callable[[Stats], None] | None = None,
     ) -> None:
         """Writes on behind what there is and the parts, of which the last is told, too, if it is a
-        text. Images are floats of the size that the model takes, prepared as its processor does.
-        RuntimeError for others, or without room.
+        text. Images are floats of the size that the model takes, prepared as its processor does,
+        sounds the spectrograms of whole windows. RuntimeError for others, or without room.
 
         What was written last is part of the text that the next call goes on with; ExecuTorch's
         runner leaves out its last token.
@@ -413,11 +468,13 @@ class MultimodalRunner(_Runner):
             return self._tokenizer.encode(text, special=False)
         if (tokens := one.get_tokens()) is not None:
             return tokens
+        media = self._generator.media
+        if (audio := one.get_audio()) is not None:
+            return self._heard(audio)
         image = one.get_image()
-        seen = self._generator.images
-        if seen is None or image is None:
+        if media is None or media.images is None or image is None:
             raise ValueError(
-                "[generate] images need a model that sees; got one of texts alone; "
+                "[generate] images need a model that sees; got one that does not; "
                 "try edgewise llm export --images"
             )
         if not image.is_float():
@@ -425,7 +482,19 @@ class MultimodalRunner(_Runner):
                 "[generate] an image must be floats, prepared as the model's processor does; got "
                 "uint8; try make_image_input(processor(...)['pixel_values'])"
             )
-        return seen.tokens(image.array)
+        return media.images.tokens(image.array)
+
+    def _heard(self, audio: Audio) -> list[int]:
+        """Of windows that are full of sound."""
+        media = self._generator.media
+        if media is None or media.audio is None:
+            raise ValueError(
+                "[generate] sounds need a model that hears; got one that does not; "
+                "try edgewise llm export --audio"
+            )
+        if not audio.is_float():
+            raise ValueError("[generate] a spectrogram must be float32; got uint8")
+        return [token for one in audio.array for token in media.audio.window_tokens(one[None])]
 
 
 def _now() -> int:

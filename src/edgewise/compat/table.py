@@ -177,7 +177,7 @@ ROWS = (
         "executorch.extension.llm.runner",
         "edgewise.compat.llm_runner",
         "GenerationConfig Image MultimodalInput MultimodalRunner Stats TextLLMRunner "
-        "make_image_input make_text_input make_token_input",
+        "make_audio_input make_image_input make_text_input make_token_input",
     ),
     Row("executorch.extension.llm.custom_ops", _LLAMA, ""),
     Row(

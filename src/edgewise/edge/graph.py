@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import sympy
 import torch
+from torch._functorch import predispatch
 from torch.fx import Graph, Node
 
 Dim: TypeAlias = "int | sympy.Expr"
@@ -18,6 +19,13 @@ Dim: TypeAlias = "int | sympy.Expr"
 AUTO_FUNCTIONALIZED = torch.ops.higher_order.auto_functionalized
 """A call (operator, arguments by name) of an operator that writes some of its arguments: computes
 its results, then new tensors for the written arguments."""
+
+# What `torch.vmap` leaves in the graph of an export: calls that nobody uses, by which levels begin
+# and end that other calls name.
+_VMAP = ("lazy_load_decompositions", "_vmap_increment_nesting", "_vmap_decrement_nesting")
+for _name in _VMAP:
+    if (_function := getattr(predispatch, _name, None)) is not None:
+        torch.fx.node.has_side_effect(_function)
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/")

@@ -355,6 +355,15 @@ SEEING: dict[str, tuple[str, str]] = {
 }
 """By `model_type`, models that see whose text is that of transformers: name, what it takes."""
 
+HEARING: dict[str, tuple[str, str]] = {
+    "gemma4": ("Gemma 4 (E2B, E4B)", "up to 30 s; images, too"),
+    "glmasr": ("GLM-ASR", "windows of 30 s"),
+    "audioflamingo3": ("Audio Flamingo 3", "windows of 30 s"),
+    "qwen2_audio": ("Qwen2-Audio", "up to 30 s"),
+    "voxtral": ("Voxtral", "windows of 30 s"),
+}
+"""The same of models that hear."""
+
 
 def architecture_of(model_type: str) -> Architecture | None:
     """None for one that is not tested."""

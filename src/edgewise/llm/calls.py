@@ -1,4 +1,4 @@
-"""Calls of a language model's methods: from tokens, or from tokens and images, to logits."""
+"""Calls of a language model's methods: from tokens, images and sounds to logits."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from edgewise.llm.images import AxialPositions, ImageEncoder
+from edgewise.llm.images import AxialPositions
+from edgewise.llm.media import Media
 from edgewise.runtime import Program, Session
 
-__all__ = ["ImageCalls", "TokenCalls", "calls_of", "constants"]
+__all__ = ["MediaCalls", "TokenCalls", "calls_of", "constants"]
 
 
 class TokenCalls:
@@ -19,8 +20,8 @@ class TokenCalls:
     Raises ValueError if the method is another one.
     """
 
-    images: ImageEncoder | None = None
-    """What knows the tokens of images."""
+    media: Media | None = None
+    """What knows the tokens of images and sounds."""
 
     def __init__(self, program: Program, session: Session, name: str = "forward") -> None:
         meta = program.metadata(name)
@@ -63,28 +64,27 @@ class TokenCalls:
         return np.asarray(part, dtype=np.int64).reshape(1, -1)
 
 
-class ImageCalls(TokenCalls):
+class MediaCalls(TokenCalls):
     """Of `text_decoder(vectors float32 [1, S, width], input_pos)`, which takes what
-    `token_embedding(tokens)` makes of words and `vision_encoder(pixels)` of an image. It may take
-    positions int64 [3, S], too, if the file has a constant method `get_image_grid`: rows and
-    columns of an image's tokens, of each such method.
+    `token_embedding(tokens)` makes of words, `vision_encoder(pixels)` of an image, and
+    `audio_encoder(features)` of a sound. It may take positions int64 [3, S], too, if the file has a
+    constant method `get_image_grid`: rows and columns of an image's tokens, of each such method.
 
-    images: of another generator of the program, which may know the images; None for none.
+    media: of another generator of the program, which may know images and sounds; None for none.
     """
 
     _inputs = (2, 3)
     _rank = 3
 
-    def __init__(
-        self, program: Program, session: Session, images: ImageEncoder | None = None
-    ) -> None:
+    def __init__(self, program: Program, session: Session, media: Media | None = None) -> None:
         super().__init__(program, session, "text_decoder")
         self._words = session.load_method("token_embedding")
         self._whole = None
         if "image_decoder" in program.method_names:
             self._whole = session.load_method("image_decoder")
         grids = constants(program, "get_image_grid")
-        self.images: ImageEncoder = images or ImageEncoder(program, self.vocab_size, grids)
+        self.media: Media = media or Media(program, self.vocab_size, grids)
+        self._vectors = self.media.vectors
         has_axes = program.metadata("text_decoder").num_inputs() == 3
         self._axes = AxialPositions() if has_axes else None
 
@@ -95,15 +95,15 @@ class ImageCalls(TokenCalls):
             return
         first = 0
         for at, token in enumerate(tokens):
-            if self.images.offset(token) == 0:
+            if self._vectors.offset(token) == 0 and self._vectors.is_of_image(token):
                 yield from super().parts(tokens[first:at])
-                first = at + self.images.count(token)
+                first = at + self._vectors.count(token)
                 yield tokens[at:first]
         yield from super().parts(tokens[first:])
 
     def logits(self, part: Sequence[int], position: int) -> Any:
         """See `TokenCalls`."""
-        if self._whole is None or part[0] < self.vocab_size:
+        if self._whole is None or not self._vectors.is_of_image(part[0]):
             return super().logits(part, position)
         at = np.asarray([position], dtype=np.int64)
         return self._rows(self._whole.execute([self._given(part), at])[0])
@@ -111,25 +111,25 @@ class ImageCalls(TokenCalls):
     def _more(self, part: Sequence[int], position: int) -> list[Any]:
         if self._axes is None:
             return []
-        return [self._axes.of(self.images.places(part), position)]
+        return [self._axes.of(self._vectors.places(part), position)]
 
     def _given(self, part: Sequence[int]) -> Any:
         tokens = np.asarray(part, dtype=np.int64)
-        seen = tokens >= self.vocab_size
-        if seen.all():
-            return self.images.vectors(part)[None]
-        words = np.where(seen, 0, tokens).reshape(1, -1)
+        others = tokens >= self.vocab_size
+        if others.all():
+            return self._vectors.vectors(part)[None]
+        words = np.where(others, 0, tokens).reshape(1, -1)
         vectors = np.array(self._words.execute([words])[0])
-        if seen.any():
-            vectors[0, seen] = self.images.vectors(tokens[seen].tolist())
+        if others.any():
+            vectors[0, others] = self._vectors.vectors(tokens[others].tolist())
         return vectors
 
 
-def calls_of(program: Program, session: Session, images: ImageEncoder | None = None) -> TokenCalls:
+def calls_of(program: Program, session: Session, media: Media | None = None) -> TokenCalls:
     """Of a program's methods. ValueError if they are none of a language model."""
     names = program.method_names
-    if {"text_decoder", "token_embedding", "vision_encoder"} <= set(names):
-        return ImageCalls(program, session, images)
+    if Media.is_in(names):
+        return MediaCalls(program, session, media)
     if "forward" not in names:
         raise ValueError(f"no method forward, but {sorted(names)}")
     return TokenCalls(program, session)

@@ -38,7 +38,7 @@ class Conversation:
         self._generator = Generator(model, threads=threads)
         self._tokenizer = load_tokenizer(tokenizer)
         check_fit(self._tokenizer, self._generator.vocab_size)
-        self._chat = Chat(self._tokenizer, tokenizer, self._generator.images)
+        self._chat = Chat(self._tokenizer, tokenizer, self._generator.media)
         self._options = {"sampling": sampling, "max_new_tokens": max_new_tokens, **options}
         self._stop = list(stop)
         self.messages: list[dict[str, Any]] = []
@@ -46,17 +46,21 @@ class Conversation:
         if system is not None:
             self.messages.append({"role": "system", "content": system})
 
-    def say(self, text: str, images: Sequence[Any] = ()) -> Iterator[str]:
+    def say(
+        self, text: str, images: Sequence[Any] = (), audio: Sequence[Any] = ()
+    ) -> Iterator[str]:
         """The answer, piece by piece.
 
         images: what the text is about, each a path, a file's bytes, Pillow's image or uint8
-        [height, width, 3]. ValueError if the model sees none, one cannot be read, or the
-        conversation leaves no room in the context; it is then as it was.
+        [height, width, 3]. audio: sounds, each a path, a file's bytes, or samples float [N] at
+        16 kHz. ValueError if the model takes none, one cannot be read, or the conversation leaves
+        no room in the context; it is then as it was.
         """
         content: Any = text
-        if images:
+        if images or audio:
             parts = [{"type": "image", "image": image} for image in images]
-            content = [*parts, {"type": "text", "text": text}]
+            parts += [{"type": "audio", "audio": sound} for sound in audio]
+            content = [*parts, *([{"type": "text", "text": text}] if text else [])]
         asked = [*self.messages, {"role": "user", "content": content}]
         prompt = self._chat.prompt(asked)
         tokens = self._generator.generate(prompt, reuse_prefix=True, **self._options)

@@ -13,7 +13,7 @@ import numpy as np
 from edgewise.llm.calls import calls_of, constants
 from edgewise.llm.constraint import Constraint
 from edgewise.llm.draft import Draft
-from edgewise.llm.images import ImageEncoder
+from edgewise.llm.media import Media
 from edgewise.llm.sampling import Sampler, Sampling
 from edgewise.runtime import Program, Runtime
 
@@ -74,10 +74,11 @@ class Generator:
     `get_bos_id`, `get_eos_ids`). The file is mapped, its weights are read when first used.
 
     model: a path, or a program of `Runtime.load_program`: generators of one program have weights
-    in common and caches of their own. images: of another one of them, to know the same images.
+    in common and caches of their own. media: of another one of them, to know the same images and
+    sounds.
 
-    A model that sees has the methods of `calls.ImageCalls` instead; `images` makes tokens of an
-    image, which a prompt may have among those of its text.
+    A model that sees or hears has the methods of `calls.MediaCalls` instead; `media` makes tokens
+    of images and sounds, which a prompt may have among those of its text.
 
     Raises ValueError if the program is no such model, and as `Runtime.load_program`.
     """
@@ -87,7 +88,7 @@ class Generator:
         model: str | Path | Program,
         *,
         threads: int | None = None,
-        images: ImageEncoder | None = None,
+        media: Media | None = None,
     ) -> None:
         program = model
         if not isinstance(program, Program):
@@ -95,17 +96,17 @@ class Generator:
         self._path = str(model)
         self._session = program.new_session()
         try:
-            self._calls = calls_of(program, self._session, images)
+            self._calls = calls_of(program, self._session, media)
         except ValueError as failure:
             raise self._no_model(str(failure)) from None
         if constants(program, "use_kv_cache") in ([False], [0]):
             raise self._no_model("one without a cache (use_kv_cache)")
         self.vocab_size = self._calls.vocab_size
-        """Tokens are from 0 to below this; numbers above are those of images."""
+        """Tokens are from 0 to below this; numbers above are those of images and sounds."""
         self.has_all_logits = self._calls.has_all_logits
         """Whether a call gives logits for each of its tokens: speculative decoding needs them."""
-        self.images = self._calls.images
-        """What makes tokens of images; None for a model of texts alone."""
+        self.media = self._calls.media
+        """What makes tokens of images and sounds; None for a model of texts alone."""
         limits = constants(program, "get_max_context_len") or constants(program, "get_max_seq_len")
         if not limits:
             raise self._no_model("no constant method get_max_context_len")
@@ -208,12 +209,12 @@ class Generator:
 
     def save_prefix(self, path: str | Path) -> None:
         """Writes what the cache holds to a file. ValueError if the model's file has no methods for
-        it (`get_cache`, `set_cache`), or an image is part of the text."""
+        it (`get_cache`, `set_cache`), or an image or a sound is part of the text."""
         from edgewise.llm.prefix import save
 
         if any(token >= self.vocab_size for token in self._cached):
             raise ValueError(
-                "[prefix] a text with an image cannot be kept in a file; try one without"
+                "[prefix] a text with an image or a sound cannot be kept in a file; try one without"
             )
         save(self.program, self._session, self._cached, self._end, path)
 
@@ -303,9 +304,9 @@ class Generator:
         held = self._cached
         rest = held[keep:]
         first = len(rest) - (self.max_context_len // 2 - keep)
-        if self.images is not None:  # of an image all tokens, or none
-            keep = self._before_image(held, keep)
-            while self.images.offset(rest[first]):
+        if self.media is not None:  # of an image or a sound all tokens, or none
+            keep = self._before_media(held, keep)
+            while self.media.vectors.offset(rest[first]):
                 first += 1
         self._feed(held[:keep] + rest[first:], 0)
 
@@ -329,14 +330,14 @@ class Generator:
             (i for i, (a, b) in enumerate(pairs) if a != b),
             min(len(self._cached), len(prompt) - 1),
         )
-        same = self._before_image(prompt, same)
+        same = self._before_media(prompt, same)
         return same if self._end - same <= self._max_rewind else 0
 
-    def _before_image(self, tokens: Sequence[int], at: int) -> int:
-        """The same, or if an image would be cut in two there, where it begins."""
-        if self.images is None or at >= len(tokens):
+    def _before_media(self, tokens: Sequence[int], at: int) -> int:
+        """The same, or if an image or a sound would be cut in two there, where it begins."""
+        if self.media is None or at >= len(tokens):
             return at
-        return at - (self.images.offset(tokens[at]) or 0)
+        return at - (self.media.vectors.offset(tokens[at]) or 0)
 
     def check_sampling(self, sampling: Sampling) -> None:
         """ValueError if it is about tokens that the model does not know."""
@@ -362,7 +363,7 @@ class Generator:
                 f"--max-context-len {2 * int(tokens.size)}"
             )
         wrong = tokens[(tokens < 0) | (tokens >= self.vocab_size)]
-        if wrong.size and not (self.images is not None and self.images.knows(wrong)):
+        if wrong.size and not (self.media is not None and self.media.vectors.knows(wrong)):
             raise ValueError(
                 f"[generate] tokens must be from 0 to {self.vocab_size - 1}; got {wrong[0]}; "
                 f"try the tokenizer that the model was trained with"

@@ -1,16 +1,9 @@
-"""Images in prompts: what stands for them in a text, and what a model sees in them.
-
-A token of an image is a number that no token of a text has: from the vocabulary's size on, a range
-for each image. So a generator finds an image that its cache holds as it finds words.
-"""
+"""Images in prompts: what stands for them in a text, and what a model sees in them."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,14 +13,13 @@ import numpy as np
 
 from edgewise.files import read_json
 from edgewise.llm.tiles import Tiling
+from edgewise.llm.vectors import VectorPlace, VectorTokens
 from edgewise.pictures import array, opened
 from edgewise.runtime import Program
 
-__all__ = ["AxialPositions", "ImageEncoder", "ImagePlace", "ImagePrompt"]
+__all__ = ["AxialPositions", "ImageEncoder", "ImagePrompt"]
 
 _NAME = "images.json"
-_MOST_BYTES = 256 << 20
-"""Of vectors that are kept."""
 
 
 @dataclass(frozen=True)
@@ -87,15 +79,6 @@ def _prompt_of(told: dict[str, Any]) -> ImagePrompt:
     return ImagePrompt(**{**told, "tiling": tiling and Tiling(**tiling), "others": others})
 
 
-@dataclass(frozen=True)
-class ImagePlace:
-    """Of a token: its number in its image, whose tokens have so many rows and columns."""
-
-    offset: int
-    rows: int
-    columns: int
-
-
 class AxialPositions:
     """Positions in time, height and width (M-RoPE) of a text with images, token by token.
 
@@ -106,7 +89,7 @@ class AxialPositions:
     def __init__(self) -> None:
         self._next = [0]  # by token, the position of a text that would go on there
 
-    def of(self, places: Sequence[ImagePlace | None], first: int) -> Any:
+    def of(self, places: Sequence[VectorPlace | None], first: int) -> Any:
         """int64 [3, N] of tokens from number `first` of the text on, whose earlier ones were told
         before, or are of a text alone. places: None for a token of a text."""
         while len(self._next) <= first:
@@ -140,30 +123,23 @@ class _Size:
 
 class ImageEncoder:
     """What a program's methods `vision_encoder`, `vision_encoder_1` ... see in images, each of one
-    size, by the numbers of their tokens.
+    size.
 
-    For several generators of one program and several threads. grids: rows and columns of each
-    method's tokens, in turns, if they matter.
+    vectors: where they are kept. grids: rows and columns of each method's tokens, in turns, if they
+    matter.
     """
 
-    def __init__(self, program: Program, vocab_size: int, grids: Sequence[int] = ()) -> None:
-        self._session = program.new_session()
+    def __init__(self, program: Program, vectors: VectorTokens, grids: Sequence[int] = ()) -> None:
+        self._session, self._vectors = program.new_session(), vectors
         names = [name for name in program.method_names if name.startswith("vision_encoder")]
         sizes = []
         for index, name in enumerate(sorted(names, key=lambda name: (len(name), name))):
             meta = program.metadata(name)
             shape = tuple(meta.input_tensor_meta(0).sizes())
             count = int(meta.output_tensor_meta(0).sizes()[1])
-            grid = tuple(grids[2 * index : 2 * index + 2]) or (1, count)
-            sizes.append(_Size(name, shape, count, (int(grid[0]), int(grid[1]))))
+            grid = tuple(int(n) for n in grids[2 * index : 2 * index + 2])
+            sizes.append(_Size(name, shape, count, (grid[0], grid[1]) if grid else (1, count)))
         self._sizes = {size.shape: size for size in sizes}
-        self._stride = max(size.count for size in sizes)
-        """Numbers that an image's tokens have, or are left out."""
-        self._first = vocab_size
-        self._lock = threading.Lock()
-        self._numbers: OrderedDict[bytes, int] = OrderedDict()
-        self._seen: dict[int, tuple[_Size, Any]] = {}
-        self._next = 0
 
     def tokens(self, pixels: Any) -> list[int]:
         """Of an image float32 [1, 3, height, width]: the numbers of its tokens. ValueError if it
@@ -175,61 +151,13 @@ class ImageEncoder:
             raise ValueError(
                 f"[images] an image must be float32 {shapes}; got {list(pixels.shape)}"
             )
-        key = hashlib.sha256(str(pixels.shape).encode() + pixels.tobytes()).digest()
-        with self._lock:
-            if key not in self._numbers:
-                if size.method is None:
-                    size.method = self._session.load_method(size.name)
-                vectors = np.array(size.method.execute([pixels])[0]).reshape(size.count, -1)
-                self._numbers[key], self._seen[self._next] = self._next, (size, vectors)
-                self._next += 1
-                most = max(1, _MOST_BYTES // (self._stride * vectors[0].nbytes))
-                while len(self._numbers) > most:
-                    del self._seen[self._numbers.popitem(last=False)[1]]
-            self._numbers.move_to_end(key)
-            first = self._first + self._numbers[key] * self._stride
-        return list(range(first, first + size.count))
 
-    def offset(self, token: int) -> int | None:
-        """Of a token in its image, from 0; None for those of a text."""
-        return None if token < self._first else (token - self._first) % self._stride
+        def compute() -> Any:
+            if size.method is None:
+                size.method = self._session.load_method(size.name)
+            return np.array(size.method.execute([pixels])[0]).reshape(size.count, -1)
 
-    def count(self, token: int) -> int:
-        """Of tokens of the image that `token` is of. ValueError as of `vectors`."""
-        return self._of([token])[0][0].count
-
-    def places(self, tokens: Sequence[int]) -> list[ImagePlace | None]:
-        """Of tokens of texts and images. ValueError as of `vectors`."""
-        seen = iter(self._of([token for token in tokens if token >= self._first]))
-        found: list[ImagePlace | None] = []
-        for token in tokens:
-            offset = self.offset(token)
-            found.append(None if offset is None else ImagePlace(offset, *next(seen)[0].grid))
-        return found
-
-    def knows(self, tokens: Any) -> bool:
-        """Whether these numbers int64 [N], of images, are ones that are still known."""
-        places = np.unique(np.asarray(tokens)) - self._first
-        with self._lock:
-            known = [self._seen.get(int(place) // self._stride) for place in places]
-        offsets = (int(place) % self._stride for place in places)
-        pairs = zip(known, offsets, strict=True)
-        return all(one is not None and offset < one[0].count for one, offset in pairs)
-
-    def vectors(self, tokens: Sequence[int]) -> Any:
-        """float32 [N, width] of tokens of images. ValueError if one is not known any more."""
-        offsets = (self.offset(token) for token in tokens)
-        pairs = zip(self._of(tokens), offsets, strict=True)
-        return np.stack([vectors[offset] for (_, vectors), offset in pairs])
-
-    def _of(self, tokens: Sequence[int]) -> list[tuple[_Size, Any]]:
-        with self._lock:
-            try:
-                return [self._seen[(token - self._first) // self._stride] for token in tokens]
-            except KeyError:
-                raise ValueError(
-                    "[images] an image of the text is not known any more; try the prompt again"
-                ) from None
+        return self._vectors.tokens(pixels, compute, size.grid)
 
     def prepared(self, picture: Any, how: ImagePrompt) -> tuple[str, list[int]]:
         """What a text has for a picture, and the tokens in it: a path, a file's bytes, one of

@@ -95,9 +95,11 @@ def _content(given: Any, number: int) -> Any:
             found.append({"type": "text", "text": part.get("text")})
         elif kind == "input_image":
             found.append({"type": "image_url", "image_url": part.get("image_url")})
+        elif kind == "input_audio":
+            found.append({"type": "input_audio", "input_audio": part.get("input_audio")})
         else:
             raise RequestError(
-                f"[serve] item {number} must be of input_text and input_image; got "
+                f"[serve] item {number} must be of input_text, input_image and input_audio; got "
                 f"{str(kind)[:40]}",
                 parameter="input",
             )

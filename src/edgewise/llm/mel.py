@@ -1,8 +1,12 @@
-"""Whisper's features of sound: the logarithm of a mel spectrogram.
+"""Features of sound: logarithms of mel spectrograms.
 
-Source: "Robust Speech Recognition via Large-Scale Weak Supervision", and the feature extractor of
-`transformers`, which tests compare with: 16 kHz, windows of 25 ms (Hann) every 10 ms, bands on
-Slaney's mel scale with equal areas, log10, at most 8 below the largest, then (x + 4) / 4.
+Whisper's, source: "Robust Speech Recognition via Large-Scale Weak Supervision", and the feature
+extractor of `transformers`, which tests compare with: 16 kHz, windows of 25 ms (Hann) every 10 ms,
+bands on Slaney's mel scale with equal areas, log10, at most 8 below the largest, then (x + 4) / 4.
+
+Gemma's (Universal Speech Model), source: the feature extractor of Gemma 4 in `transformers`:
+windows of 20 ms that begin half a window before the sound, magnitudes, bands on the mel scale of
+HTK, log(x + 0.001), and zeros where a window is not within the sound.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FRAMES_PER_SECOND", "RATE", "log_mel", "log_mel_of_all"]
+__all__ = ["FRAMES_PER_SECOND", "RATE", "log_mel", "log_mel_of_all", "log_mel_semicausal"]
 
 RATE = 16_000
 """Samples a second."""
@@ -52,17 +56,51 @@ def log_mel_of_all(sound: Any, bands: int) -> Any:
     return (levels + 4) / 4
 
 
+_SHORT_WINDOW, _TRANSFORM, _FLOOR = 320, 512, 1e-3
+"""Gemma's."""
+
+
+def log_mel_semicausal(sound: Any, bands: int, frames: int) -> Any:
+    """sound: float [samples] at 16 kHz, -1 to 1. Returns float32 [1, frames, bands]."""
+    given = np.asarray(sound, dtype=np.float32).reshape(-1)
+    count = min(max(len(given) - 1, 0) // _HOP, frames)
+    levels = np.zeros((1, frames, bands), dtype=np.float32)
+    if count == 0:
+        return levels
+    padded = np.pad(given, (_SHORT_WINDOW // 2, 0))
+    pieces = np.lib.stride_tricks.sliding_window_view(padded, _SHORT_WINDOW)[::_HOP][:count]
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(_SHORT_WINDOW) / _SHORT_WINDOW)
+    filters = _plain_filters(bands).T
+    for first in range(0, count, _BLOCK):
+        part = np.s_[first : first + _BLOCK]
+        magnitudes = np.abs(np.fft.rfft(pieces[part] * window, n=_TRANSFORM, axis=-1))
+        levels[0, :count][part] = np.log(magnitudes @ filters + _FLOOR)
+    return levels
+
+
+@lru_cache(maxsize=4)
+def _plain_filters(bands: int) -> Any:
+    """[bands, frequencies]: triangles of height 1 on HTK's scale."""
+    most = 2595 * np.log10(1 + RATE / 2 / 700)
+    edges = 700 * (10 ** (np.linspace(0, most, bands + 2) / 2595) - 1)
+    return _triangles(edges, np.linspace(0, RATE / 2, _TRANSFORM // 2 + 1))
+
+
 @lru_cache(maxsize=4)
 def _filters(bands: int) -> Any:
     """[bands, frequencies]: triangles whose areas are equal."""
     edges = _hertz(np.linspace(0, _mel(RATE / 2), bands + 2))
     frequencies = np.linspace(0, RATE / 2, _WINDOW // 2 + 1)
+    return _triangles(edges, frequencies) * (2 / (edges[2:] - edges[:-2]))[:, None]
+
+
+def _triangles(edges: Any, frequencies: Any) -> Any:
+    """[bands, frequencies]: each from an edge over the next one, where it is 1, to the third."""
     away = edges[:, None] - frequencies
     widths = np.diff(edges)
     rising = -away[:-2] / widths[:-1, None]
     falling = away[2:] / widths[1:, None]
-    areas = 2 / (edges[2:] - edges[:-2])
-    return np.maximum(0, np.minimum(rising, falling)) * areas[:, None]
+    return np.maximum(0, np.minimum(rising, falling))
 
 
 def _mel(hertz: float) -> float:

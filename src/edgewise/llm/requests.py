@@ -258,7 +258,7 @@ def _with_arguments(calls: Any, number: int) -> list[Any]:
 
 
 def _message(message: Any, number: int) -> dict[str, Any]:
-    """With its content as text, where parts of text are joined, or as parts with images."""
+    """With its content as text, where parts of text are joined, or as parts with others."""
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         raise RequestError(f"[serve] message {number} must have a role", parameter="messages")
     if message.get("tool_calls"):
@@ -276,16 +276,23 @@ def _message(message: Any, number: int) -> dict[str, Any]:
 
 
 def _part(part: Any, number: int) -> dict[str, Any]:
-    """As `edgewise.llm.chat` takes them. An image comes in its request, as a data: URL."""
+    """As `edgewise.llm.chat` takes them. An image comes in its request, as a data: URL, a sound in
+    base64."""
     kind = part.get("type") if isinstance(part, dict) else None
     if kind in (None, "text") and isinstance(part, dict) and isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]}
-    if kind != "image_url":
-        raise RequestError(
-            f"[serve] message {number} must be of text and image_url; got another kind of part",
-            parameter="messages",
-        )
-    given = part.get("image_url")
+    if kind == "image_url":
+        return {"type": "image", "image": _image_in(part.get("image_url"))}
+    if kind == "input_audio":
+        return {"type": "audio", "audio": _sound_in(part.get("input_audio"))}
+    raise RequestError(
+        f"[serve] message {number} must be of text, image_url and input_audio; got another kind of "
+        f"part",
+        parameter="messages",
+    )
+
+
+def _image_in(given: Any) -> bytes:
     url = given.get("url") if isinstance(given, dict) else given
     head, _, data = url.partition(",") if isinstance(url, str) else ("", "", "")
     if not (head.startswith("data:image/") and head.endswith(";base64")):
@@ -294,11 +301,26 @@ def _part(part: Any, number: int) -> dict[str, Any]:
             f"{str(url)[:60]!r}",
             parameter="messages",
         )
+    return _decoded(data, "an image")
+
+
+def _sound_in(given: Any) -> bytes:
+    """Whatever its format is called: its beginning tells."""
+    data = given.get("data") if isinstance(given, dict) else None
+    if not isinstance(data, str) or not data:
+        raise RequestError(
+            f"[serve] a sound must be in the request, as data in base64; got {str(data)[:60]!r}",
+            parameter="messages",
+        )
+    return _decoded(data, "a sound")
+
+
+def _decoded(data: str, what: str) -> bytes:
     try:
-        return {"type": "image", "image": base64.b64decode(data, validate=True)}
+        return base64.b64decode(data, validate=True)
     except ValueError as failure:
         raise RequestError(
-            f"[serve] an image must be base64; got {failure}", parameter="messages"
+            f"[serve] {what} must be base64; got {failure}", parameter="messages"
         ) from None
 
 

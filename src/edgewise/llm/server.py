@@ -52,14 +52,14 @@ def make_application(
     if tokenizer is None:
         raise ValueError(f"[serve] needs a tokenizer; got none beside {model}; try --tokenizer")
     first = Generator(model, threads=threads)
-    others = (Generator(first.program, images=first.images) for _ in range(parallel - 1))
+    others = (Generator(first.program, media=first.media) for _ in range(parallel - 1))
     generators = [first, *others]
-    most = 1 << 20 if first.images is None else 16 << 20
+    most = 1 << 20 if first.media is None else 16 << 20
     body_bytes = body_bytes or (most if transcriber is None else _BYTES_OF_SPEECH)
     known = load_tokenizer(tokenizer)
     check_fit(known, first.vocab_size)
     try:
-        chat = Chat(known, tokenizer, first.images)
+        chat = Chat(known, tokenizer, first.media)
     except FileNotFoundError:
         chat = None  # told to who asks for a chat
     return application(

@@ -11,12 +11,15 @@ import torch
 
 from edgewise.edge.export import export_module
 from edgewise.emit.config import ExecutorchBackendConfig, MemoryPlanningConfig
+from edgewise.llm.audio import AudioPrompt
+from edgewise.llm.export.audio_tower import AudioTower
 from edgewise.llm.export.loading import load_model, random_model, text_part
 from edgewise.llm.export.model import CachedLlama
 from edgewise.llm.export.prefix_methods import model_id, prefix_methods
 from edgewise.llm.export.quantization import Recipe, quantize_model
 from edgewise.llm.export.sources import save_gguf_tokenizer
-from edgewise.llm.export.vision import VisionEncoder, image_methods
+from edgewise.llm.export.tekken import save_tekken_tokenizer
+from edgewise.llm.export.vision import VisionEncoder
 from edgewise.llm.images import ImagePrompt
 from edgewise.lowering import ExecutorchProgramManager, to_edge_transform_and_lower
 from edgewise.registry import partitioner_for
@@ -52,24 +55,37 @@ _TOKENIZER_FILES = (
 
 
 def copy_tokenizer(
-    checkpoint: str | Path, output: str | Path, images: ImagePrompt | None = None
+    checkpoint: str | Path,
+    output: str | Path,
+    images: ImagePrompt | None = None,
+    audio: AudioPrompt | None = None,
 ) -> Path | None:
     """Copies what the checkpoint's tokenizer needs to a folder beside the model's file, `x.pte` to
     `x.tokenizer`, where the commands look for it. None if the checkpoint has no tokenizer.
 
-    images: what a prompt has for an image, which goes into the same folder.
+    images, audio: what a prompt has for an image and a sound, which goes into the same folder.
     """
     source, folder = Path(checkpoint), Path(output).with_suffix(".tokenizer")
     if source.suffix == ".gguf":
         return save_gguf_tokenizer(source, folder)
     found = [source / name for name in _TOKENIZER_FILES if (source / name).is_file()]
     if not any(file.name in _TOKENIZER_FILES[:2] for file in found):
-        return None
+        if not (tekken := source / "tekken.json").is_file():
+            return None
+        save_tekken_tokenizer(tekken, folder)
+        has_template = (source / "chat_template.jinja").is_file()
+        if not has_template and not (folder / "chat_template.jinja").is_file():
+            warnings.warn(
+                f"[checkpoint] a chat needs a template, which {tekken.name} has not; try pip "
+                f"install mistral-common before the export",
+                stacklevel=2,
+            )
     folder.mkdir(exist_ok=True)
     for file in found:
         shutil.copyfile(file, folder / file.name)
-    if images is not None:
-        images.save(folder)
+    for prompt in (images, audio):
+        if prompt is not None:
+            prompt.save(folder)
     return folder
 
 
@@ -107,6 +123,7 @@ def lower_model(
     prefix: bool = False,
     int8_cache: bool = False,
     images: VisionEncoder | None = None,
+    audio: AudioTower | None = None,
 ) -> ExecutorchProgramManager:
     """The model, quantized or not, with a cache of `max_context_len` slots.
 
@@ -114,9 +131,9 @@ def lower_model(
     batch: sequences at a time, each with positions of its own. all_logits: logits after each
     token, for speculative decoding. kv_cache_dtype: of keys and values, a name of KV_CACHE_DTYPES;
     float16 ones need this runtime. prefix: with methods `get_cache` and `set_cache`, for what a
-    prompt left in the cache. int8_cache: deprecated, `kv_cache_dtype="int8"`. images: what the
-    model sees in them; the program then has the methods of `image_methods` in the place of forward,
-    and a call takes as many tokens as an image has at least.
+    prompt left in the cache. int8_cache: deprecated, `kv_cache_dtype="int8"`. images, audio:
+    what the model sees and hears; the program then has the methods of `media_methods` in the place
+    of forward, and a call takes as many tokens as an image or a window of sound has at least.
 
     A Whisper becomes what `lower_whisper` makes of it, with at most its own positions.
 
@@ -160,9 +177,9 @@ def lower_model(
         raise ValueError(f"[export] max_seq_len must be 2 or more; got {max_seq_len}")
     if batch < 1:
         raise ValueError(f"[export] batch must be 1 or more; got {batch}")
-    if images is not None:
-        _check_images(images, max_context_len, batch)
-        max_seq_len = max(max_seq_len, images.count)
+    reads_media = images is not None or audio is not None
+    if reads_media:
+        max_seq_len = max(max_seq_len, _media_tokens(images, audio, max_context_len, batch))
     max_seq_len = min(max_seq_len, max_context_len)
     length = torch.export.Dim("length", min=1, max=max_seq_len)
     example = torch.zeros(batch, 2, dtype=torch.int64), torch.zeros(batch, dtype=torch.int64)
@@ -171,7 +188,7 @@ def lower_model(
     decoder: torch.nn.Module
     programs: Any
     is_plain = batch == 1 and not all_logits and cache_dtype.is_floating_point
-    is_plain = is_plain and images is None
+    is_plain = is_plain and not reads_media
     if config.model_type == "llama" and is_plain:
         decoder = CachedLlama(model, max_context_len, cache_dtype)
         programs = {"forward": export_module(decoder, example, shapes)}
@@ -182,13 +199,14 @@ def lower_model(
         options: Any = {"batch": batch, "all_logits": all_logits, "kv_cache_dtype": cache_dtype}
         if images is not None:
             options["deep"] = images.deep
-        made = CachedDecoder if images is None else EmbeddingDecoder
+        made = EmbeddingDecoder if reads_media else CachedDecoder
         decoder = made(model, max_context_len, max_seq_len, **options)
         decoder.check()
-        if images is not None:
-            assert isinstance(decoder, EmbeddingDecoder)
-            programs = image_methods(decoder, images, length)
-            if images.inputs.grid is not None:
+        if isinstance(decoder, EmbeddingDecoder):
+            from edgewise.llm.export.media_methods import media_methods
+
+            programs = media_methods(decoder, length, images, audio)
+            if images is not None and images.inputs.grid is not None:
                 grids = [one.inputs.grid or () for one in images.sizes()]
                 constants["get_image_grid"] = [number for grid in grids for number in grid]
         else:
@@ -203,18 +221,28 @@ def lower_model(
     lowered = to_edge_transform_and_lower(
         programs, partitioner=[partitioner_for()], constant_methods=constants
     )
-    planning = MemoryPlanningConfig(share_mutable_buffers=prefix or images is not None)
+    planning = MemoryPlanningConfig(share_mutable_buffers=prefix or reads_media)
     return lowered.to_executorch(ExecutorchBackendConfig(memory_planning=planning))
 
 
-def _check_images(images: VisionEncoder, max_context_len: int, batch: int) -> None:
+def _media_tokens(
+    images: VisionEncoder | None, audio: AudioTower | None, max_context_len: int, batch: int
+) -> int:
+    """The most of an image or a window of sound. ValueError if the context has no room for them."""
+    counts = {
+        "an image's": 0 if images is None else images.count,
+        "a sound's": 0 if audio is None else audio.inputs.count,
+    }
     if batch > 1:
-        raise ValueError(f"[export] images are for one text at a time; got batch={batch}")
-    if images.count >= max_context_len:
-        raise ValueError(
-            f"[export] max_context_len must be more than an image's {images.count} tokens; "
-            f"got {max_context_len}"
-        )
+        kind = "audio is" if images is None else "images are"
+        raise ValueError(f"[export] {kind} for one text at a time; got batch={batch}")
+    for whose, count in counts.items():
+        if count >= max_context_len:
+            raise ValueError(
+                f"[export] max_context_len must be more than {whose} {count} tokens; "
+                f"got {max_context_len}"
+            )
+    return max(counts.values())
 
 
 def _constants(model: Any, max_context_len: int, max_seq_len: int) -> dict[str, Any]:

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from edgewise.llm.architectures import HEARING
 from edgewise.llm.config import read_config
 from edgewise.llm.export.gguf_models import FAMILIES, GgufFile
 from edgewise.llm.export.mlx_weights import text_config
 from edgewise.llm.export.sources import float_weights, open_gguf, quantization_of
 
-__all__ = ["load_model", "random_model", "sees_images", "text_part"]
+__all__ = ["load_model", "media_of", "random_model", "text_part"]
 
 
-def random_model(config: dict[str, Any], seed: int = 0, *, images: bool = False) -> Any:
+def random_model(config: dict[str, Any], seed: int = 0, *, media: Collection[str] = ()) -> Any:
     """A causal language model with random weights, in float32.
 
-    config: as in a config.json; a Llama's if it has no `model_type`. images: as of `load_model`.
+    config: as in a config.json; a Llama's if it has no `model_type`. media: as of `load_model`.
     ValueError if the values do not go together, or are of no causal language model.
     """
     torch.manual_seed(seed)
-    return _asked_part(_made_of(config, images), images).float().eval()
+    return _asked_part(_made_of(config, media), media).float().eval()
 
 
-def _made_of(config: dict[str, Any], images: bool = False) -> Any:
+def _made_of(config: dict[str, Any], media: Collection[str] = ()) -> Any:
     """A model of a configuration, by `transformers`. ValueError as of `random_model`."""
     from huggingface_hub.errors import StrictDataclassError
     from transformers import AutoConfig
@@ -36,7 +37,7 @@ def _made_of(config: dict[str, Any], images: bool = False) -> Any:
     kind = config.get("model_type", "llama")
     try:
         named: Any = AutoConfig
-        return _class_for(kind, images).from_config(named.for_model(kind, **values))
+        return _class_for(kind, media).from_config(named.for_model(kind, **values))
     except (
         AttributeError,
         LookupError,
@@ -50,19 +51,22 @@ def _made_of(config: dict[str, Any], images: bool = False) -> Any:
         raise ValueError(f"[config] no {what} can be made of it: {failure}") from failure
 
 
-def load_model(checkpoint: str | Path, *, images: bool = False) -> Any:
+def load_model(checkpoint: str | Path, *, media: Collection[str] = ()) -> Any:
     """The causal language model of a local directory as `save_pretrained` writes it, in float32;
     also of a quantized one (`packed.PACKINGS`), or of a GGUF file.
 
-    images: a model that also sees as a whole, not the language model in it alone.
+    media: "images", "audio": a model that also sees, or hears, as a whole, not the language model
+    in it alone.
 
     FileNotFoundError without a config.json or weights in it; ValueError if it is another model or
     weights are missing; ModuleNotFoundError for a GGUF file without the package gguf.
     """
     directory = Path(checkpoint)
     if directory.is_file() and directory.suffix == ".gguf":
-        if images:
-            raise ValueError(f"[checkpoint] a GGUF file holds no part that sees; got {checkpoint}")
+        if media:
+            raise ValueError(
+                f"[checkpoint] a GGUF file holds no part that sees or hears; got {checkpoint}"
+            )
         return _load_gguf(directory)
     if not (directory / "config.json").is_file():
         raise FileNotFoundError(
@@ -78,11 +82,11 @@ def load_model(checkpoint: str | Path, *, images: bool = False) -> Any:
             if about["quant_method"] == "mlx":
                 values = text_config(values)
             model = _with_weights(
-                _empty(values, images), float_weights(directory, about), checkpoint
+                _empty(values, media), float_weights(directory, about), checkpoint
             )
             _take_generation_config(model, directory)
-            return _asked_part(model, images).eval()
-        loader = _class_for(config.get("model_type", "llama"), images)
+            return _asked_part(model, media).eval()
+        loader = _class_for(config.get("model_type", "llama"), media)
         model, report = loader.from_pretrained(
             directory, dtype=torch.float32, local_files_only=True, output_loading_info=True
         )
@@ -98,7 +102,7 @@ def load_model(checkpoint: str | Path, *, images: bool = False) -> Any:
             f"{str(failure).splitlines()[0]}"
         ) from failure
     _check_whole(report["missing_keys"], checkpoint)
-    return _asked_part(model, images).eval()
+    return _asked_part(model, media).eval()
 
 
 def _load_gguf(path: Path) -> Any:
@@ -154,10 +158,10 @@ def _load_by_transformers(file: GgufFile, path: Path) -> Any:
     return model.eval()
 
 
-def _empty(config: dict[str, Any], images: bool = False) -> Any:
+def _empty(config: dict[str, Any], media: Collection[str] = ()) -> Any:
     """A model of a configuration, without memory for its weights."""
     with torch.device("meta"):
-        return _made_of(config, images)
+        return _made_of(config, media)
 
 
 def _with_weights(empty: Any, weights: dict[str, torch.Tensor], checkpoint: str | Path) -> Any:
@@ -178,14 +182,19 @@ def _take_generation_config(model: Any, directory: Path) -> None:
         model.generation_config = GenerationConfig.from_pretrained(directory)
 
 
-def sees_images(model: Any) -> bool:
-    """Whether it is more than a language model: takes images, too."""
-    return hasattr(model, "get_image_features")
+def media_of(model: Any) -> set[str]:
+    """What it takes beside texts: "images", "audio"; nothing if it is a language model alone."""
+    found = {"images"} if hasattr(model, "get_image_features") else set()
+    towers = (getattr(one, "audio_tower", None) for one in (model, getattr(model, "model", None)))
+    if any(isinstance(tower, torch.nn.Module) for tower in towers):
+        found.add("audio")
+    return found
 
 
 def text_part(model: Any) -> Any:
-    """Of a model that also sees, the causal language model in it, with its very weights."""
-    if not sees_images(model):
+    """Of a model that also sees or hears, the causal language model in it, with its very
+    weights."""
+    if not media_of(model):
         return model
     try:
         with torch.device("meta"):
@@ -237,26 +246,31 @@ class _TextPart(torch.nn.Module):
         self.model.set_attn_implementation(name)
 
 
-def _asked_part(model: Any, images: bool) -> Any:
-    if images and not sees_images(model):
-        raise ValueError(
-            f"[checkpoint] images must be seen by the model; got a {type(model).__name__}, which "
-            f"reads text alone; try without --images"
-        )
-    return model if images else text_part(model)
+def _asked_part(model: Any, media: Collection[str]) -> Any:
+    for kind, verb in (("images", "seen"), ("audio", "heard")):
+        if kind in media and kind not in media_of(model):
+            raise ValueError(
+                f"[checkpoint] {kind} must be {verb} by the model; got a {type(model).__name__}, "
+                f"which does not; try without --{kind}"
+            )
+    return model if media else text_part(model)
 
 
-def _class_for(kind: str, images: bool = False) -> Any:
-    """The class of `transformers` that makes models of a `model_type`; with what sees images, if
+def _class_for(kind: str, media: Collection[str] = ()) -> Any:
+    """The class of `transformers` that makes models of a `model_type`; with what sees or hears, if
     there is a choice."""
     import transformers
     from transformers.models.auto import modeling_auto as auto
 
     if kind == "whisper":
         return transformers.AutoModelForSpeechSeq2Seq
-    seeing = auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
-    if kind in seeing and (images or kind not in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES):
-        return transformers.AutoModelForImageTextToText
+    if media or kind not in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        if kind in auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
+            return transformers.AutoModelForImageTextToText
+        if kind in getattr(auto, "MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES", ()):
+            return transformers.AutoModelForMultimodalLM
+        if kind in HEARING:  # where the library takes them for translators
+            return transformers.AutoModelForSeq2SeqLM
     return transformers.AutoModelForCausalLM
 
 

@@ -23,7 +23,7 @@ from edgewise.quantize.methods.registry import METHODS
 from edgewise.quantize.schemes import scheme_of
 from edgewise.quantize.selection import is_within
 
-__all__ = ["LINEAR", "Recipe", "quantize_model", "quantize_vision"]
+__all__ = ["LINEAR", "Recipe", "quantize_encoder", "quantize_model"]
 
 LINEAR = {
     "8da4w": "4-bit weights in groups, activations in 8 bits at run time",
@@ -132,9 +132,9 @@ def quantize_model(
     return model
 
 
-def quantize_vision(encoder: Any, linear: str, group_size: int = 32) -> Any:
-    """A copy of a vision encoder whose linear layers hold integers: one of `LINEAR`, groups for
-    8da4w. Its convolution of patches stays in floating point."""
+def quantize_encoder(encoder: Any, linear: str, group_size: int = 32) -> Any:
+    """A copy of what sees or hears whose linear layers hold integers: one of `LINEAR`, groups for
+    8da4w. Its convolutions stay in floating point."""
     if linear == "none":
         return encoder
     # Not those in torch.nn.MultiheadAttention, which reads their weights by other ways.

@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from edgewise.files import read_json
+from edgewise.llm.export.processing import (
+    TEXTS,
+    media_token,
+    prepared,
+    processor_name,
+    recording_processor,
+    text_between,
+)
 from edgewise.llm.export.vision import Arrange, ImageInputs
 from edgewise.llm.images import ImagePrompt
 from edgewise.llm.tiles import Tiling
@@ -22,9 +29,6 @@ __all__ = ["read_processor"]
 
 _SPLITTING = ("do_image_splitting", "do_pan_and_scan", "crop_to_patches")
 """Settings by which processors make several images of a large one."""
-
-_BEFORE, _BEHIND = "See ", " here"
-"""An image in a prompt."""
 
 _SIDE = 448
 """Pixels, of models that take images of any size."""
@@ -48,8 +52,7 @@ def read_processor(
     for the whole alone. ValueError if there is no processor, it lacks a package, cuts no tiles, or
     images cannot be prepared here as it does.
     """
-    about = _about(Path(checkpoint))
-    processor = _processor(Path(checkpoint), about)
+    processor = recording_processor(Path(checkpoint), "images")
     placeholder = _placeholder(processor)
     pictures = _pictures(90, 60, 60, 90)
     samples = [_prepared(processor, picture, placeholder) for picture in pictures]
@@ -71,7 +74,7 @@ def read_processor(
         raise ValueError(
             f"[images] tiles have one size; got {', '.join(map(_text, image_sizes))}; try one"
         )
-    token = _image_token(Path(checkpoint))
+    token = media_token(Path(checkpoint), "image")
     found = []
     for height, width in image_sizes or ((_SIDE, _SIDE),):
         if not one_size:
@@ -104,11 +107,11 @@ def _of_size(
     size, settings, arrange = _way(image_processor, settings, size, made, is_own)
     sample = samples[0]
     count = int((sample["input_ids"] == token).sum())
-    text = _text_of_image(processor)
+    text = text_between(processor, "images")
     if count == 0:
         raise ValueError(
             f"[images] an image must be tokens {token} of a prompt; got 0 of them in "
-            f"{processor.tokenizer.text[:80]!r} of {_name(processor)}"
+            f"{processor.tokenizer.text[:80]!r} of {processor_name(processor)}"
         )
     constants = {name: sample[name] for name in _of_images(sample) if name != "pixel_values"}
     merge = getattr(image_processor, "merge_size", None)
@@ -158,7 +161,7 @@ def _tiling(processor: Any, prompt: ImagePrompt, size: tuple[int, int], image_ti
     for picture in [*_pictures(*exact), *_pictures(*odd)]:
         sample = _prepared(processor, picture, prompt.placeholder, options)
         wanted = sample["pixel_values"].reshape(-1, 3, side, side)
-        parts = _text_of_image(processor).split(prompt.word * prompt.count)
+        parts = text_between(processor, "images").split(prompt.word * prompt.count)
         tiles, grid = tiling.pixels(picture, prompt.picture)
         pixels = torch.cat([torch.from_numpy(tile) for tile in tiles])
         known = texts.setdefault(f"{grid[0]}x{grid[1]}", parts)
@@ -171,94 +174,6 @@ def _tiling(processor: Any, prompt: ImagePrompt, size: tuple[int, int], image_ti
                 f"please tell us of this processor"
             )
     return replace(tiling, texts=texts)
-
-
-def _text_of_image(processor: Any) -> str:
-    """What the processor's last prompt has for its image. ValueError if it changed more."""
-    whole: str = processor.tokenizer.text
-    text = whole.removeprefix(_BEFORE).removesuffix(_BEHIND)
-    if _BEFORE + text + _BEHIND != whole:
-        raise ValueError(
-            f"[images] a processor must put an image into a text, and no more; got "
-            f"{whole[:80]!r} of {_name(processor)}"
-        )
-    return text
-
-
-def _about(folder: Path) -> dict[str, Any]:
-    """What the folder's files say of the model and its processor."""
-    found: dict[str, Any] = {}
-    for name in ("tokenizer_config.json", "processor_config.json", "config.json"):
-        if (folder / name).is_file():
-            values = read_json((folder / name).read_bytes())
-            found |= values if isinstance(values, dict) else {}
-    return found
-
-
-def _image_token(folder: Path) -> int:
-    """The token that vectors take the place of."""
-    import transformers
-
-    auto: Any = transformers.AutoConfig
-    config = auto.from_pretrained(folder, local_files_only=True)
-    for name in ("image_token_id", "image_token_index"):
-        if isinstance(token := getattr(config, name, None), int):
-            return token
-    raise ValueError(
-        f"[images] a model's configuration must tell image_token_id; got {type(config).__name__}"
-    )
-
-
-def _processor(folder: Path, about: dict[str, Any]) -> Any:
-    """Without the parts for videos and sounds, which want packages of their own."""
-    import transformers
-    from transformers.models.auto import processing_auto
-
-    by_type: Any = processing_auto.PROCESSOR_MAPPING_NAMES  # type: ignore[attr-defined]
-    named = about.get("processor_class") or by_type.get(about["model_type"])
-    known = getattr(transformers, str(named), None)
-    if known is None:
-        raise ValueError(
-            f"[images] a checkpoint must come with its processor; got none in {folder}; "
-            f"try without --images"
-        )
-    names = known.get_attributes()
-    wanted = [name for name in names if name in ("image_processor", "tokenizer")]
-
-    class Part(known):  # type: ignore[misc, valid-type]
-        @classmethod
-        def get_attributes(cls) -> list[str]:
-            return wanted
-
-    class Whole(known):  # type: ignore[misc, valid-type]
-        @classmethod
-        def _get_arguments_from_pretrained(cls, *args: Any, **kwargs: Any) -> list[Any]:
-            found = Part._get_arguments_from_pretrained(*args, **kwargs)
-            loaded = dict(zip(wanted, found, strict=True))
-            return [loaded.get(name) for name in names]
-
-        def check_argument_for_proper_class(self, name: str, value: Any) -> Any:
-            return None if value is None else super().check_argument_for_proper_class(name, value)
-
-    try:
-        made = Whole.from_pretrained(folder, local_files_only=True)
-    except (ImportError, KeyError, OSError, TypeError, ValueError) as failure:
-        raise ValueError(
-            f"[images] a checkpoint must come with its processor, and packages that it needs; got "
-            f"{known.__name__} of {folder}: {_first_line(failure).rstrip('.')}; try installing "
-            f"what is missing, or without --images"
-        ) from failure
-    made.tokenizer = _Recording(made.tokenizer)
-    return made
-
-
-def _first_line(failure: Exception) -> str:
-    return next((line for line in str(failure).splitlines() if line.strip()), repr(failure))
-
-
-def _name(processor: Any) -> str:
-    """Of its class in the library."""
-    return type(processor).__mro__[1].__name__
 
 
 def _pictures(*sides: int) -> list[Any]:
@@ -274,17 +189,9 @@ def _pictures(*sides: int) -> list[Any]:
 def _prepared(
     processor: Any, picture: Any, placeholder: str, options: Mapping[str, Any] | None = None
 ) -> dict[str, torch.Tensor]:
-    text = _BEFORE + placeholder + _BEHIND
     splitting = {n: False for n in _SPLITTING if hasattr(processor.image_processor, n)}
-    given = {"return_tensors": "pt", **splitting, **(options or {})}
-    try:
-        made = processor(text=[text], images=[picture], **given)
-    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as failure:
-        raise ValueError(
-            f"[images] the model's processor must take a text with {placeholder!r} and a picture; "
-            f"got {_name(processor)}: {_first_line(failure)}; try without --images"
-        ) from failure
-    found = {name: value for name, value in made.items() if isinstance(value, torch.Tensor)}
+    given = {**splitting, **(options or {})}
+    found = prepared(processor, "images", placeholder, images=[picture], **given)
     if (places := found.get("image_position_ids")) is not None:  # without patches that fill up
         count = int((places >= 0).all(-1).sum())
         found["image_position_ids"] = places[:, :count]
@@ -294,8 +201,7 @@ def _prepared(
 
 def _of_images(sample: dict[str, torch.Tensor]) -> list[str]:
     """What a processor makes of images, not of the text."""
-    texts = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")
-    return [name for name in sample if name not in texts]
+    return [name for name in sample if name not in TEXTS]
 
 
 def _placeholder(processor: Any) -> str:
@@ -311,7 +217,7 @@ def _placeholder(processor: Any) -> str:
             continue
         return name
     raise refused or ValueError(
-        f"[images] a processor must tell its image token; got {_name(processor)}; try "
+        f"[images] a processor must tell its image token; got {processor_name(processor)}; try "
         f"without --images"
     )
 
@@ -416,18 +322,3 @@ def _arrangements(
 
         found.append(in_blocks)
     return found
-
-
-class _Recording:
-    """A tokenizer that remembers its last text: a prompt with what stands for an image."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
-        self.text = ""
-
-    def __call__(self, text: Any, *args: Any, **kwargs: Any) -> Any:
-        self.text = text[0] if isinstance(text, list) else text
-        return self._tokenizer(text, *args, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tokenizer, name)
