@@ -92,6 +92,24 @@ CASES: dict[str, Case] = {
         (2, 3),
         "static sizes; got size",
     ),
+    "unfold_copy: size": (
+        Fn(lambda x: torch.ops.aten.unfold_copy(x, 0, 2, 1)),
+        (MATRIX,),
+        (0,),
+        "windows of a static size, at most 64 or of as many steps; got",
+    ),
+    "unfold_copy: beside a symbolic size": (
+        Fn(lambda x: torch.ops.aten.unfold_copy(x, 1, 2, 1)),
+        (MATRIX,),
+        (0,),
+        "",
+    ),
+    "unfold_copy: windows": (
+        Fn(lambda x: torch.ops.aten.unfold_copy(x, 1, 70, 1)),
+        (torch.randn(2, 200),),
+        (0,),
+        "windows of a static size, at most 64 or of as many steps; got 70",
+    ),
     "roll: size": (Fn(lambda x: x.roll(1, 0)), (MATRIX,), (0,), "static sizes and shifts; got"),
     "slice_scatter: size": (
         Fn(lambda x: torch.slice_scatter(x, x[:1] * 2, 0, 0, 1)),

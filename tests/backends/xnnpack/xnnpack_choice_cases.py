@@ -98,6 +98,21 @@ ACCEPTED: dict[str, dict[str, Accepted]] = {
         "a whole turn": fn(lambda x: x.roll(5, 1) * 2),
         "more than a turn": fn(lambda x: x.roll(-13, 1)),
     },
+    "unfold_copy": {
+        "": fn(lambda x: x.unfold(1, 3, 2) * 2, t(2, 9, 3)),
+        "whole steps": fn(lambda x: x.unfold(1, 8, 4).movedim(-1, 2) * 2, t(2, 40, 3, 2)),
+        "of one element": fn(lambda x: x.unfold(0, 4, 1) * 2, t(9)),
+        "gaps": fn(lambda x: x.unfold(1, 2, 5) * 2, t(3, 23)),
+        "gaps, and a rest": fn(lambda x: x.unfold(1, 2, 5) * 2, t(3, 25)),
+        "one window": fn(lambda x: x.unfold(1, 5, 3) * 2, t(3, 6)),
+        "few windows": fn(lambda x: x.unfold(1, 90, 1) * 2, t(3, 92)),
+        "an image": fn(lambda x: x.unfold(2, 3, 1).unfold(3, 3, 1) * 2, t(1, 4, 6, 5)),
+        "channels last": fn(
+            lambda x: nn.functional.relu(x).unfold(1, 3, 2) * 2,
+            t(2, 7, 4, 5).to(memory_format=torch.channels_last),
+        ),
+        "infinities": fn(lambda x: x.unfold(0, 2, 1), INFINITE),
+    },
     "flip": {"": fn(lambda x: x.flip(1)), "two dimensions": fn(lambda x: x.flip((0, -1)))},
     "expand_copy": {
         "several": fn(lambda x: x.expand(2, 3, 4, 5) * 2, t(3, 1, 5)),
@@ -173,6 +188,14 @@ REFUSED: dict[str, dict[str, Refused]] = {
             (MATRIX, t(3, 3)),
             "aten.slice_scatter.default",
             "step=1; got step=2",
+        ),
+    },
+    "unfold_copy": {
+        "many windows of many steps": (
+            Fn(lambda x: x.unfold(1, 70, 1)),
+            (t(2, 200),),
+            "aten.unfold_copy.default",
+            "windows of a static size, at most 64 or of as many steps; got 70",
         ),
     },
     "flip": {

@@ -193,6 +193,70 @@ define(
 )
 
 
+def _unfold(to: Lowering, node: Node, args: Args) -> Operand:
+    """Windows that overlap: what they have of a step, beside what they have of the next one."""
+    x = to.ref(args["self"])
+    dim, size, step = args["dimension"] % x.rank, args["size"], args["step"]
+    length = x.shape[dim]
+    assert isinstance(length, int)
+    count = (length - size) // step + 1
+    if count < _steps(size, step):
+        each = [_as_rows(to, to.b.slice(x, dim, i * step, size), dim, 1) for i in range(count)]
+        return join(to, each, dim)
+    parts = []
+    for first in range(0, size, step):
+        width = min(step, size - first)
+        whole = count if first + count * step <= length else count - 1
+        rows = _as_rows(to, to.b.slice(x, dim, first, whole * step), dim, whole) if whole else None
+        if rows is not None and width < step:
+            rows = to.b.slice(rows, rows.rank - 1, 0, width)
+        if whole < count:  # what is behind the last window is less than a step
+            last = to.b.slice(x, dim, first + whole * step, width)
+            last = _as_rows(to, last, dim, 1)
+            rows = last if rows is None else join(to, [rows, last], dim)
+        assert rows is not None
+        parts.append(rows)
+    return join(to, parts, parts[0].rank - 1)
+
+
+def _as_rows(to: Lowering, x: Ref, dim: int, count: int) -> Ref:
+    """A dimension as so many rows, whose elements become the last dimension."""
+    size = x.shape[dim]
+    assert isinstance(size, int)
+    rows = to.b.view(x, (*x.shape[:dim], count, size // count, *x.shape[dim + 1 :]))
+    return to.b.permute(rows, [*(d for d in range(rows.rank) if d != dim + 1), dim + 1])
+
+
+def _steps(size: int, step: int) -> int:
+    return -(-size // step)
+
+
+def _few_windows(q: Query) -> str | None:
+    shape = shape_of(q.args["self"])
+    if not shape:
+        return "no dimensions"
+    length, size, step = shape[q.args["dimension"]], q.args["size"], q.args["step"]
+    if not isinstance(length, int):
+        return f"size {length}"
+    pieces = min((length - size) // step + 1, _steps(size, step))
+    return None if pieces <= MOST_PIECES else f"{pieces}"
+
+
+define(
+    "unfold_copy",
+    (aten.unfold_copy.default,),
+    _unfold,
+    (
+        Constraint(
+            f"windows of a static size, at most {MOST_PIECES} or of as many steps", _few_windows
+        ),
+    ),
+    keep=True,
+    also="slices, concatenated",
+    quantization=SAME_SCALE,
+)
+
+
 def _flip(to: Lowering, node: Node, args: Args) -> Operand:
     x = to.ref(args["self"])
     for dim in args["dims"] if x.rank else ():
