@@ -70,7 +70,7 @@ MOVES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "narrow": lambda x: x.narrow(1, 3, 100),
     "repeat and tile": lambda x: x.repeat(2, 1).tile(1, 3),
     "roll": lambda x: x.roll(5, 1),
-    "unfold": lambda x: x.unfold(1, 3, 2),
+    "unfold": lambda x: x.unfold(1, 40, 20),
     "swapaxes and swapdims": lambda x: x.unsqueeze(0).swapaxes(0, 1).swapdims(1, 2),
     "unflatten": lambda x: x.unflatten(1, (8, 32)),
     "view_as and reshape_as": lambda x: x.view_as(x.reshape(8, 128)).reshape_as(x.t()),

@@ -100,13 +100,13 @@ CASES: dict[str, Case] = {
     ),
     "unfold_copy: beside a symbolic size": (
         Fn(lambda x: torch.ops.aten.unfold_copy(x, 1, 2, 1)),
-        (MATRIX,),
+        (torch.randn(2, 5, 16),),
         (0,),
         "",
     ),
     "unfold_copy: windows": (
         Fn(lambda x: torch.ops.aten.unfold_copy(x, 1, 70, 1)),
-        (torch.randn(2, 200),),
+        (torch.randn(2, 200, 16),),
         (0,),
         "windows of a static size, at most 64 or of as many steps; got 70",
     ),

@@ -242,6 +242,19 @@ def _few_windows(q: Query) -> str | None:
     return None if pieces <= MOST_PIECES else f"{pieces}"
 
 
+_FEWEST = 16
+"""Elements of a step that are copied at once: pieces of fewer take longer than the kernel does."""
+
+
+def _long_steps(q: Query) -> str | None:
+    shape = shape_of(q.args["self"])
+    if not shape:
+        return "no dimensions"
+    behind = shape[q.args["dimension"] % len(shape) + 1 :]
+    count = min(q.args["step"], q.args["size"]) * math.prod(n for n in behind if isinstance(n, int))
+    return None if count >= _FEWEST else f"{count}"
+
+
 define(
     "unfold_copy",
     (aten.unfold_copy.default,),
@@ -250,6 +263,7 @@ define(
         Constraint(
             f"windows of a static size, at most {MOST_PIECES} or of as many steps", _few_windows
         ),
+        Constraint(f"steps of at least {_FEWEST} elements", _long_steps),
     ),
     keep=True,
     also="slices, concatenated",
