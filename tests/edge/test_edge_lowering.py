@@ -451,11 +451,25 @@ def test_wrong_arguments(name: str) -> None:
         call()
 
 
-def test_compile_leaves_the_model_in_its_mode() -> None:
-    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout()).train()
-    compiled = edgewise.compile(model, X[0])
-    assert model.training
-    assert_close(run_ours(compiled.buffer, X)[0], eager64(model, X))
+COMPILED = {
+    "float": {},
+    "int8": {"quantize": "int8", "calibration": [X[0]]},
+    "int8-dynamic": {"quantize": "int8-dynamic"},
+    "auto": {"quantize": "auto", "calibration": [X[0]]},
+}
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_compile_leaves_each_module_in_its_mode(name: str) -> None:
+    """A frozen part of a model that trains, say."""
+    frozen = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)).eval()
+    model = torch.nn.Sequential(frozen, torch.nn.Dropout())
+    before = [(module, module.training) for module in model.modules()]
+    assert {training for _, training in before} == {True, False}
+    compiled = edgewise.compile(model, X[0], **COMPILED[name])
+    assert [(module, module.training) for module in model.modules()] == before
+    (got,) = run_ours(compiled.buffer, X)[0]
+    assert torch.nn.functional.mse_loss(torch.as_tensor(got), frozen(X[0])) < 1e-3
 
 
 class NamedLikeAFunction(torch.nn.Module):

@@ -13,6 +13,7 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.utils import _pytree as pytree
 
 from edgewise.accuracy.metrics import ErrorMetrics
+from edgewise.edge.export import evaluating
 from edgewise.quantize._torchao import Q_ANNOTATION_KEY, PlaceholderObserver, Quantizer
 from edgewise.quantize.flow import configured, prepare, with_integer_weights
 from edgewise.quantize.methods.observed import rounded
@@ -188,11 +189,8 @@ class _Swapped:
             for name, module in self._quantized.named_modules()
             if name and any(type(p) is not torch.nn.Parameter for p in module.parameters(False))
         ]
-        training = model.training
-        try:
-            self._wanted = self._run(model.eval())
-        finally:
-            model.train(training)
+        with evaluating(model):
+            self._wanted = self._run(model)
 
     def noise(self, keep_float: Sequence[str]) -> float:
         swapped = {name: self._quantized.get_submodule(name) for name in keep_float}

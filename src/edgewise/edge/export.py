@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,26 +30,35 @@ def export_module(
     dynamic_shapes: Any = None,
     keywords: Mapping[str, Any] | None = None,
 ) -> ExportedProgram:
-    """In evaluation mode and without gradients; the module's own mode is as before.
+    """In evaluation mode and without gradients; the modules' own modes are as before.
 
-    A graph module has its mode in its graph and stays as it is. ExportError if torch cannot
-    export it, which says whether the model runs with these inputs at all.
+    ExportError if torch cannot export it, which says whether the model runs with these inputs at
+    all.
     """
-    has_mode = not isinstance(model, GraphModule)
-    training = model.training
+    with evaluating(model), torch.no_grad():
+        try:
+            return torch.export.export(
+                model, tuple(inputs), dict(keywords or {}), dynamic_shapes=dynamic_shapes
+            )
+        except Exception as error:  # torch has no one class for it
+            raise ExportError(_reason(model, inputs, keywords or {}, error)) from error
+
+
+@contextmanager
+def evaluating(model: torch.nn.Module) -> Iterator[None]:
+    """A module and those in it in evaluation mode, and behind it each in its own again: in a module
+    that trains there may be one that does not. A graph module has its mode in its graph and stays
+    as it is."""
+    if isinstance(model, GraphModule):
+        yield
+        return
+    modes = [(module, module.training) for module in model.modules()]
     try:
-        if has_mode:
-            model.eval()
-        with torch.no_grad():
-            try:
-                return torch.export.export(
-                    model, tuple(inputs), dict(keywords or {}), dynamic_shapes=dynamic_shapes
-                )
-            except Exception as error:  # torch has no one class for it
-                raise ExportError(_reason(model, inputs, keywords or {}, error)) from error
+        model.eval()
+        yield
     finally:
-        if has_mode:
-            model.train(training)
+        for module, training in modes:
+            module.training = training
 
 
 def open_sizes(program: ExportedProgram) -> Any:

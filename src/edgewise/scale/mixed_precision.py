@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from edgewise.edge.export import evaluating
 from edgewise.registry import DEFAULT
 from edgewise.scale.drive import Drive, Job
 from edgewise.scale.engine import Engine
@@ -154,13 +155,11 @@ def _kept_model(store: Store, model: torch.nn.Module, inputs: tuple[Any, ...]) -
             f"[search] the model's classes must be importable by workers; got {outside[0]}, "
             f"which is defined in the running script; try to move it to a module of its own"
         )
-    was_training = model.training
     try:
-        return keep(store, model.eval(), inputs)
+        with evaluating(model):
+            return keep(store, model, inputs)
     except (pickle.PicklingError, AttributeError, TypeError) as failure:
         raise TypeError(
             f"[search] the model must be one that pickle can write, for the workers; got "
             f"{failure}; try a class at the top of a module"
         ) from failure
-    finally:
-        model.train(was_training)

@@ -12,6 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from edgewise.accuracy.metrics import ErrorMetrics
+from edgewise.edge.export import evaluating
 from edgewise.quantize.budget import Budget
 from edgewise.tuning.choice import Trial
 
@@ -34,15 +35,10 @@ class Reference:
 
     @classmethod
     def of(cls, model: torch.nn.Module, batches: Sequence[Batch], budget: Budget) -> Reference:
-        """Runs the model in evaluation mode; its mode is as before."""
-        training = model.training
-        try:
-            model.eval()
-            with torch.no_grad():
-                outputs = [pytree.tree_leaves(model(*args, **named)) for args, named in batches]
-                metric = None if budget.metric is None else float(budget.metric(model))
-        finally:
-            model.train(training)
+        """Runs the model in evaluation mode; its modules' modes are as before."""
+        with evaluating(model), torch.no_grad():
+            outputs = [pytree.tree_leaves(model(*args, **named)) for args, named in batches]
+            metric = None if budget.metric is None else float(budget.metric(model))
         return cls(batches, outputs, metric)
 
 
