@@ -31,6 +31,10 @@ CHOICES: dict[str, tuple[Any, tuple[torch.Tensor, ...]]] = {
     "filled in in place": (lambda x, m: (x * 0.5).masked_fill_(m == 0, -1e4) * 2, (X, M)),
     "of integers": (lambda x, m: x.masked_fill(m > 1, 3.0) * 2, (X, torch.arange(8).view(2, 4))),
     "of an input": (lambda x, m: x.masked_fill(m > 0.5, 3.0) * 2, (X, M.float())),
+    "expanded as another": (
+        lambda x, m: (x / 2).masked_fill((m == 0).view(1, 4).expand_as(x / 2), -1e9) * 2,
+        (X, ROW.long()),
+    ),
     "inverted": (
         lambda x, m: x.masked_fill((1.0 - m[:, None, :].float()).bool().view(2, 4), -1e9) * 2,
         (X, M.long()),
@@ -50,6 +54,50 @@ def test_a_choice_is_delegated(name: str) -> None:
     for run in (run_ours, run_peer):
         (found,) = run(pte, inputs)[0]
         assert torch.equal(found, expected), run
+
+
+WHOLE = torch.tensor([[3, -2, 0, 7], [1, 2**24 + 1, -5, 4]])
+REAL = torch.tensor([[1.5, -0.0, 3e38, -3e38], [INF, -0.5, 1e-30, 7.0]])
+SMALL = REAL.clamp(-9, 9)
+MIXED: dict[str, tuple[Any, tuple[torch.Tensor, ...]]] = {
+    "booleans": (lambda x, m: (x / 2) * m * 2, (SMALL, M)),
+    "booleans of integers": (lambda x, i: (x / 2) * (i > 1) * 2, (SMALL, WHOLE)),
+    "a row of booleans": (lambda x, m: (x / 2 + m) * 2, (REAL, ROW)),
+    "integers": (lambda x, i: (x / 2 + i) * 2, (REAL, WHOLE)),
+    "small integers": (lambda x, i: (i * (x / 2)) * 2, (SMALL, WHOLE.to(torch.int8))),
+    "divided by real numbers": (lambda x, i: (i / (x / 2)) * 2, (REAL, WHOLE)),
+    "the larger one": (lambda x, i: torch.maximum(x / 2, i) * 2, (REAL, WHOLE)),
+    "a number without dimensions": (lambda x, i: (x / 2 * i) * 2, (REAL, torch.tensor(3))),
+    "twice": (lambda x, i: ((x / 2 + i).relu() - i) * 2, (REAL, WHOLE)),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_arithmetic_with_integers_is_delegated(name: str) -> None:
+    function, inputs = MIXED[name]
+    pte = lower(Fn(function), inputs).buffer
+    assert operators(pte).count("delegate") == 1
+    assert operators(pte)[-1] == "delegate"
+    with torch.no_grad():
+        (expected,) = [function(*(x.clone() for x in inputs))]
+    for run in (run_ours, run_peer):
+        (found,) = run(pte, inputs)[0]
+        assert torch.equal(found, expected), run
+
+
+def test_masks_by_way_of_real_numbers() -> None:
+    """Which no real input leads to: one delegate, and a small one for the way."""
+
+    def function(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        away = torch.where(m, 0.0, -1e9)
+        for _ in range(3):
+            x = (x * 2).masked_fill(torch.nn.functional.pad(away, (1, 0))[:, 1:] != 0, -1.0)
+        return x + 1
+
+    pte = lower(Fn(function), (SMALL, M)).buffer
+    assert operators(pte).count("delegate") == 2
+    (found,) = run_ours(pte, (SMALL, M))[0]
+    assert torch.equal(found, function(SMALL, M))
 
 
 def test_a_choice_in_half_precision() -> None:

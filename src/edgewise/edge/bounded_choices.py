@@ -7,8 +7,8 @@ bounds, once, and the rest is arithmetic:
     where(m, x, y) = max(min(x, where(m, inf, -inf)), min(y, where(m, -inf, inf)))
     where(m, x, c) = max(min(x, where(m, inf, c)), where(m, -inf, c))
 
-Infinities of what is not chosen stay out. Booleans that the backend's own results lead to stay:
-the backend would be left and entered again for these all the same.
+Infinities of what is not chosen stay out. Booleans that real inputs and parameters lead to stay:
+the backend, which computes with these, would be left and entered again for them all the same.
 """
 
 from __future__ import annotations
@@ -40,24 +40,41 @@ aten = torch.ops.aten
 
 _FILL = (aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 _WHERE = (aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf)
+_EXPANDED = (aten.expand.default, aten.expand_as.default)
+_AS = (aten.expand_as.default, aten.view_as.default)
+_LIKE = (
+    aten.empty_like.default,
+    aten.full_like.default,
+    aten.new_full.default,
+    aten.new_ones.default,
+    aten.new_zeros.default,
+    aten.ones_like.default,
+    aten.zeros_like.default,
+)
 _FLOATS = (torch.float32, torch.float16)
 _MIN, _MAX = aten.minimum.default, aten.maximum.default
 
 
 def make_choices_bounds(program: ExportedProgram, keep: Callable[[Node], bool]) -> bool:
     """Rewrites choices that `keep` answers for only then. Returns whether it modified."""
+    wanted = [
+        node
+        for node in calls(program.graph)
+        if node.target in (*_FILL, *_WHERE) and fake(node).dtype in _FLOATS and not keep(node)
+    ]
+    if not wanted:
+        return False
     constants = Constants(program)
     bounds = _Bounds()
+    behind_reals = _behind_reals(program)
     changed = False
-    for node in calls(program.graph):
-        if node.target not in (*_FILL, *_WHERE) or fake(node).dtype not in _FLOATS or keep(node):
-            continue
+    for node in wanted:
         given = _choice(node)
         if (
             given is None
             or _is_in_integers(node)
             or given[0] in constants
-            or not _leads_from_inputs(given[0])
+            or given[0] in behind_reals
         ):
             continue
         with program.graph.inserting_before(node):
@@ -93,20 +110,31 @@ def _is_in_integers(node: Node) -> bool:
     return all(".quantize_" in e for e in ends) and all(".dequantize_" in s for s in starts)
 
 
-def _leads_from_inputs(mask: Node) -> bool:
-    """Whether no real number is computed on the way from the inputs to it."""
-    seen, pending = {mask}, [mask]
-    while pending:
-        for source in pending.pop().all_input_nodes:
-            value = source.meta.get("val")
-            if not isinstance(value, torch.Tensor):
-                continue
-            if source.op == "call_function" and value.is_floating_point():
-                return False
-            if source not in seen:
-                seen.add(source)
-                pending.append(source)
-    return True
+def _behind_reals(program: ExportedProgram) -> set[Node]:
+    """What real numbers lead to that are computed from inputs or parameters of real numbers."""
+    signature = program.graph_signature
+    given = {*signature.user_inputs, *signature.inputs_to_parameters}
+    reals: set[Node] = set()
+    found: set[Node] = set()
+    for node in program.graph.nodes:
+        is_real = any(t.is_floating_point() for t in tensors_of(node))
+        if node.op == "placeholder":
+            if is_real and node.name in given:
+                reals.add(node)
+            continue
+        sources = _read_by(node)
+        if not reals.isdisjoint(sources):
+            reals.add(node)
+        if not found.isdisjoint(sources) or (is_real and node in reals):
+            found.add(node)
+    return found
+
+
+def _read_by(node: Node) -> list[Node]:
+    """What it computes with: of some operands the sizes alone matter."""
+    if node.target in _LIKE:
+        return []
+    return node.all_input_nodes[: 1 if node.target in _AS else None]
 
 
 def _chosen(
@@ -121,7 +149,7 @@ def _chosen(
         made.append(call(node.graph, operator, (source, bound), node, value))
         return made[-1]
 
-    while mask.target is aten.expand.default and isinstance(mask.args[0], Node):
+    while mask.target in _EXPANDED and isinstance(mask.args[0], Node):
         mask = mask.args[0]  # bounds are broadcast
     numbers = [_number(value, constants) for value in (one, other)]
     sources = [v for v, n in zip((one, other), numbers, strict=True) if n is None]

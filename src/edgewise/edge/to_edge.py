@@ -36,6 +36,7 @@ from edgewise.edge.functionalize import (
 )
 from edgewise.edge.graph import is_complex, is_spectral
 from edgewise.edge.inline_regions import inline_regions
+from edgewise.edge.mixed_operands import cast_mixed_operands
 from edgewise.edge.move_before_choice import move_before_choice
 from edgewise.edge.nested_writes import flatten_nested_writes
 from edgewise.edge.normalize import decompositions, normalize
@@ -187,11 +188,14 @@ def _normalize(program: ExportedProgram, keep: Keep) -> bool:
     bounded = make_choices_bounds(program, keeps)
     if bounded:
         keeps = keep(program)
+    mixed = cast_mixed_operands(program, keeps)
+    if mixed:
+        keeps = keep(program)
     additive = make_masks_additive(program, keeps)
     if additive:
         fold_constants(program)
         keeps = keep(program)
-    return normalize(program, keeps) or causal or additive or bounded
+    return normalize(program, keeps) or causal or additive or bounded or mixed
 
 
 @contextmanager
