@@ -100,6 +100,113 @@ def test_masks_by_way_of_real_numbers() -> None:
     assert torch.equal(found, function(SMALL, M))
 
 
+def written(x: torch.Tensor, mask: torch.Tensor, number: Any) -> torch.Tensor:
+    made = x / 2
+    made[mask] = number
+    return made * 2
+
+
+WRITES: dict[str, tuple[Any, tuple[torch.Tensor, ...]]] = {
+    "elements": (lambda x, m: written(x, m, 0), (X, M)),
+    "rows": (lambda x, m: written(x, m[:, 0], -1.5), (X, M)),
+    "rows of integers": (lambda x, i: written(x, ~i.bool(), 3.0), (X, M[:, 0].long())),
+    "infinity": (lambda x, m: written(x, m, -INF), (X, M)),
+    "a tensor of one element": (lambda x, m: written(x, m, torch.tensor([2.5])), (X, M)),
+    "by the operator": (
+        lambda x, m: torch.index_put(x / 2, (m,), torch.ones(())) * 2,
+        (X, M[:, 1].contiguous()),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_numbers_written_by_a_mask_are_chosen(name: str) -> None:
+    function, inputs = WRITES[name]
+    pte = lower(Fn(function), inputs).buffer
+    assert operators(pte).count("delegate") == 1
+    assert operators(pte)[-1] == "delegate"
+    expected = function(*(x.clone() for x in inputs))
+    for run in (run_ours, run_peer):
+        (found,) = run(pte, inputs)[0]
+        assert torch.equal(found, expected), run
+
+
+def test_numbers_written_by_a_mask_without_a_backend() -> None:
+    function, inputs = lambda x, m: written(x, m, 7), (WHOLE, M)
+    pte = lower(Fn(function), inputs, partitioner=None).buffer
+    assert not any("index_put" in name for name in operators(pte))
+    assert torch.equal(run_ours(pte, inputs)[0][0], function(*inputs))
+
+
+def test_state_is_written_in_place() -> None:
+    class Kept(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("kept", torch.ones(2, 4))
+
+        def forward(self, x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+            self.kept[m] = 3.0
+            return x + self.kept
+
+    pte = lower(Kept(), (X, M)).buffer
+    assert any("index_put" in name for name in operators(pte))
+    assert torch.equal(run_ours(pte, (X, M))[0][0], Kept()(X, M))
+
+
+def test_writes_that_stay() -> None:
+    """Added to what is there, or as many values as are written."""
+    for function in (
+        lambda x, m: torch.index_put(x / 2, (m,), torch.tensor(1.0), accumulate=True),
+        lambda x, m: torch.index_put(x / 2, (torch.tensor([1, 0]),), x),
+    ):
+        pte = lower(Fn(function), (X, M)).buffer
+        assert any("index_put" in name for name in operators(pte))
+        assert torch.equal(run_ours(pte, (X, M))[0][0], function(X, M))
+
+
+ROOT = math.sqrt(2)
+GELUS: dict[str, Any] = {
+    "as papers": lambda x: x * 0.5 * (1.0 + torch.erf(x / ROOT)),
+    "half first": lambda x: 0.5 * x * (1 + torch.erf(x / ROOT)),
+    "half last": lambda x: x * (torch.erf(x * 0.70710678118) + 1) * 0.5,
+    "half of the sum": lambda x: x * (0.5 * (1.0 + torch.erf(x / ROOT))),
+    "divided": lambda x: x * (1 + torch.erf(x / ROOT)) / 2,
+    "the sum first": lambda x: (1 + torch.erf(x / ROOT)) * 0.5 * x,
+    "few digits": lambda x: x * 0.5 * (1.0 + torch.erf(x / 1.41421)),
+    "twice": lambda x: x * (1 + torch.erf(x / ROOT)),
+    "twice, and divided": lambda x: x * (1 + torch.erf(x / ROOT)) / (x * x + 1),
+    "a quarter": lambda x: x * 0.25 * (1 + torch.erf(x / ROOT)),
+}
+
+
+@pytest.mark.parametrize("name", GELUS)
+def test_a_gelu_that_is_written_out(name: str) -> None:
+    module, x = Fn(lambda x: GELUS[name](x * 1.5) * 2), torch.linspace(-8, 8, 4001)
+    program = edge(module, (x,))
+    targets = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
+    assert "aten.gelu.default" in targets
+    assert "aten.erf.default" not in targets
+    (found,) = run_ours(lower(module, (x,)).buffer, (x,))[0]
+    assert (found.double() - eager64(module, (x,))[0]).abs().max() < 3e-5
+
+
+NO_GELUS: dict[str, Any] = {
+    "another slope": lambda x: x * 0.5 * (1 + torch.erf(x / 1.4)),
+    "another factor": lambda x: (x + 1) * 0.5 * (1 + torch.erf(x / ROOT)),
+    "another number": lambda x: x * 0.5 * (2 + torch.erf(x / ROOT)),
+    "squared": lambda x: x * x * 0.5 * (1 + torch.erf(x / ROOT)),
+    "read elsewhere": lambda x: x * 0.5 * (1 + torch.erf(x / ROOT)) + torch.erf(x / ROOT),
+    "a row": lambda x: x[:1] * 0.5 * (1 + torch.erf(x / ROOT)),
+}
+
+
+@pytest.mark.parametrize("name", NO_GELUS)
+def test_what_is_no_gelu(name: str) -> None:
+    module, x = Fn(NO_GELUS[name]), torch.linspace(-8, 8, 40).view(2, 20)
+    (found,) = run_ours(lower(module, (x,)).buffer, (x,))[0]
+    assert (found.double() - eager64(module, (x,))[0]).abs().max() < 3e-5
+
+
 def test_a_choice_in_half_precision() -> None:
     inputs = (X.clamp(-6e4, 6e4).half(), Y.clamp(-6e4, 6e4).half(), M)
     pte = lower(Fn(lambda x, y, m: torch.where(m, x, y) / 2), inputs).buffer

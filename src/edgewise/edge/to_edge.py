@@ -36,6 +36,7 @@ from edgewise.edge.functionalize import (
 )
 from edgewise.edge.graph import is_complex, is_spectral
 from edgewise.edge.inline_regions import inline_regions
+from edgewise.edge.masked_writes import choose_by_masks
 from edgewise.edge.mixed_operands import cast_mixed_operands
 from edgewise.edge.move_before_choice import move_before_choice
 from edgewise.edge.nested_writes import flatten_nested_writes
@@ -51,6 +52,7 @@ from edgewise.edge.several_indices import join_indices
 from edgewise.edge.unwrap_subclasses import unwrap_subclasses
 from edgewise.edge.upcast import upcast_bfloat16
 from edgewise.edge.verify import in_the_dialect, text, verify
+from edgewise.edge.written_gelu import recognize_gelu
 from edgewise.passes import Pass, PassManager, watching
 
 Keep = Callable[[ExportedProgram], Callable[[Node], bool]]
@@ -130,6 +132,8 @@ def _to_the_dialect(keep: Keep, upcasts: bool) -> PassManager[ExportedProgram]:
             # Before `keep` is asked: whether a row takes a node may hang on its mask being known.
             Pass(fold_masks),
             Pass(lambda edge: read_booleans_from_integers(edge.graph), name="boolean_casts"),
+            Pass(choose_by_masks, name="masked_writes"),
+            Pass(lambda edge: recognize_gelu(edge.graph), name="written_gelu"),
             Pass(
                 lambda edge: _normalize(edge, keep),
                 ensures=(in_the_dialect(keep, bodies=False),),

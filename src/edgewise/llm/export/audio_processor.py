@@ -106,8 +106,14 @@ class _Asked:
                 f"[audio] sounds must have {RATE} samples a second; got {rate} of "
                 f"{type(extractor).__name__}; try without --audio"
             )
-        self.bands = int(extractor.feature_size)
-        self.hop = int(extractor.hop_length)
+        self.bands, self.hop = (
+            int(getattr(extractor, name, 0) or 0) for name in ("feature_size", "hop_length")
+        )
+        if not (self.bands and self.hop):
+            raise ValueError(
+                f"[audio] a spectrogram must have bands and steps (feature_size, hop_length); got "
+                f"{type(extractor).__name__} without; try without --audio"
+            )
         own = getattr(extractor, "n_samples", None)
         if own and seconds is not None:
             raise ValueError(
