@@ -67,6 +67,7 @@ SAME = {
     "channel_shuffle": lambda x: torch.channel_shuffle(x, 2),
     "flip": lambda x: x.flip(2),
     "roll": lambda x: x.roll(1, 2),
+    "unfold": lambda x: x.unfold(2, 4, 2),
     "repeat": lambda x: x.repeat(1, 1, 2, 1),
     "tile": lambda x: x.tile(1, 1, 2, 1),
     "feature_dropout": lambda x: F.dropout2d(x, 0.5, False),

@@ -32,6 +32,7 @@ from edgewise.edge.graph import (
     replace,
     same_shape,
     tensors_of,
+    value_of,
 )
 from edgewise.edge.program import Constants
 from edgewise.edge.provenance import forget
@@ -111,22 +112,24 @@ def _is_in_integers(node: Node) -> bool:
 
 
 def _behind_reals(program: ExportedProgram) -> set[Node]:
-    """What real numbers lead to that are computed from inputs or parameters of real numbers."""
+    """What real numbers lead to that are computed from inputs or parameters of real numbers; not by
+    way of sizes, or of operators with several results, such as topk, which leave the backend."""
     signature = program.graph_signature
     given = {*signature.user_inputs, *signature.inputs_to_parameters}
-    reals: set[Node] = set()
+    derived: set[Node] = set()
     found: set[Node] = set()
     for node in program.graph.nodes:
         is_real = any(t.is_floating_point() for t in tensors_of(node))
         if node.op == "placeholder":
             if is_real and node.name in given:
-                reals.add(node)
-            continue
-        sources = _read_by(node)
-        if not reals.isdisjoint(sources):
-            reals.add(node)
-        if not found.isdisjoint(sources) or (is_real and node in reals):
-            found.add(node)
+                derived.add(node)
+        elif tensors_of(node):  # not a size
+            sources = _read_by(node)
+            if not derived.isdisjoint(sources):
+                derived.add(node)
+            is_one = isinstance(value_of(node), torch.Tensor)
+            if is_one and (not found.isdisjoint(sources) or (is_real and node in derived)):
+                found.add(node)
     return found
 
 

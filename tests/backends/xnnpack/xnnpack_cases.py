@@ -339,7 +339,7 @@ REFUSED: dict[str, dict[str, Refused]] = {
         ),
         "two types": (
             Fn(lambda x, y: x + y),
-            (MATRIX, torch.arange(5)),
+            (MATRIX, torch.arange(5.0, dtype=torch.float64)),
             "aten.add.Tensor",
             "data type must be float32 or float16; got",
         ),
