@@ -12,7 +12,7 @@ import pytest
 import torch
 import transformers
 from seeing_models import CONFIGS as SEEING_CONFIGS
-from seeing_models import TEMPLATE, TEXT, tokenizer_with, with_missing_parts, write_ascii
+from seeing_models import TEMPLATE, TEXT, gemma4_processor, tokenizer_with, write_ascii
 
 RATE = 16_000
 FRAMES = 200
@@ -191,18 +191,7 @@ class Voxtral:
 def _processor(kind: str) -> Any:
     t = transformers
     if kind == "gemma4":
-        tokens = tokenizer_with(
-            "<|video|>",
-            image_token="<|image|>",
-            boi_token="<|image>",
-            eoi_token="<image|>",
-            audio_token="<|audio|>",
-            boa_token="<|audio>",
-            eoa_token="<audio|>",
-        )
-        images = t.Gemma4ImageProcessorPil(patch_size=4, max_soft_tokens=70)
-        heard = t.Gemma4AudioFeatureExtractor()
-        return with_missing_parts(t.Gemma4Processor)(heard, images, tokens, None)
+        return gemma4_processor(t.Gemma4AudioFeatureExtractor())
     heard = t.WhisperFeatureExtractor(
         feature_size=16, chunk_length=FRAMES * 160 // RATE, padding_side="right"
     )

@@ -266,18 +266,7 @@ def _processor(kind: str) -> Any:
         )
         return t.Gemma3Processor(t.Gemma3ImageProcessorPil(**square), tokens, image_seq_length=4)
     if kind == "gemma4":
-        tokens = tokenizer_with(
-            "<|video|>",
-            "<|audio|>",
-            image_token="<|image|>",
-            boi_token="<|image>",
-            eoi_token="<image|>",
-            audio_token="<|audio|>",
-            boa_token="<|audio>",
-            eoa_token="<audio|>",
-        )
-        images = t.Gemma4ImageProcessorPil(patch_size=4, max_soft_tokens=70)
-        return with_missing_parts(t.Gemma4Processor)(None, images, tokens, None)
+        return gemma4_processor(None)
     if kind in ("idefics3", "smolvlm"):
         tokens = tokenizer_with(
             "<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>"
@@ -313,7 +302,24 @@ def _without_videos(known: Any) -> Any:
     return type(known.__name__, (known,), {"get_attributes": classmethod(attributes)})
 
 
-def with_missing_parts(known: Any) -> Any:
+def gemma4_processor(feature_extractor: Any) -> Any:
+    """feature_extractor: of sounds; None for none."""
+    tokens = tokenizer_with(
+        "<|video|>",
+        "<|audio|>",
+        image_token="<|image|>",
+        boi_token="<|image>",
+        eoi_token="<image|>",
+        audio_token="<|audio|>",
+        boa_token="<|audio>",
+        eoa_token="<audio|>",
+    )
+    images = transformers.Gemma4ImageProcessorPil(patch_size=4, max_soft_tokens=70)
+    made = _with_missing_parts(transformers.Gemma4Processor)
+    return made(feature_extractor, images, tokens, None)
+
+
+def _with_missing_parts(known: Any) -> Any:
     """Takes None for a part."""
 
     def check(self: Any, name: str, value: Any) -> Any:

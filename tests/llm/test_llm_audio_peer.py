@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +15,7 @@ if not hasattr(transformers, "GlmAsrProcessor"):
     pytest.skip("models that hear need transformers 5", allow_module_level=True)
 
 from hearing_models import hearing_checkpoint, sound  # noqa: E402
+from runner_sides import both_sides  # noqa: E402
 
 SCRIPT = """
 import json, sys
@@ -65,18 +63,7 @@ def test_both_runners_write_the_same(quantize: str, tmp_path: Path) -> None:
     assert prompt is not None
     windows = [features for features, _ in prompt.windows(sound(4))]
     np.save(tmp_path / "features.npy", np.concatenate(windows))
-    for side in ("there", "here"):
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT, side, "net.pte", "net.tokenizer/tokenizer.json"],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
-    here, there = (
-        json.loads((tmp_path / f"{side}.json").read_text()) for side in ("here", "there")
-    )
+    here, there = both_sides(SCRIPT, tmp_path)
     assert here == there
     assert here[0].endswith("refusedrefused")
     assert len(here[0]) > 30

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +14,7 @@ pytest.importorskip("executorch", reason="the extra peer is not installed")
 if not hasattr(transformers, "Gemma3ImageProcessorPil"):
     pytest.skip("image processors of Pillow need transformers 5.24", allow_module_level=True)
 
+from runner_sides import both_sides  # noqa: E402
 from seeing_models import picture, seeing_checkpoint  # noqa: E402
 
 # A prompt with an image; tokens; what transformers' processor makes; a text that is there already.
@@ -74,18 +72,6 @@ def test_both_runners_write_the_same(case: str, tmp_path: Path) -> None:
     assert prompt is not None
     np.save(tmp_path / "pixels.npy", array(picture(60, 70), prompt.picture))
     np.save(tmp_path / "ids.npy", np.array([[0, 50, 51, *[prompt.token] * prompt.count, 60, 61]]))
-    for side in ("there", "here"):
-        arguments = [side, "net.pte", "net.tokenizer/tokenizer.json", str(prompt.token)]
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT, *arguments],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
-    here, there = (
-        json.loads((tmp_path / f"{side}.json").read_text()) for side in ("here", "there")
-    )
+    here, there = both_sides(SCRIPT, tmp_path, str(prompt.token))
     assert here == there
     assert len(here[0]) > 30

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from edgewise.files import read_json
 from edgewise.llm.mel import RATE, log_mel, log_mel_semicausal
+from edgewise.llm.settings import load_settings, save_settings
 from edgewise.llm.vectors import VectorTokens
 from edgewise.runtime import Program
 from edgewise.sounds import read_sound
 
 __all__ = ["SPECTROGRAMS", "AudioEncoder", "AudioPrompt", "Steps"]
-
-_NAME = "audio.json"
 
 SPECTROGRAMS: dict[str, Callable[[Any, int, int], Any]] = {
     "whisper": log_mel,
@@ -70,27 +67,13 @@ class AudioPrompt:
 
     def save(self, folder: Path) -> None:
         """Writes it to the folder of a model's tokenizer."""
-        told = json.dumps(asdict(self), indent=1, ensure_ascii=False)
-        (folder / _NAME).write_text(told + "\n", encoding="utf-8")
+        save_settings(self, folder, "audio")
 
     @staticmethod
     def load(folder: str | Path) -> AudioPrompt | None:
         """Of the folder of a tokenizer; None if it says nothing of sounds. ValueError if the file
         is not as it should be."""
-        path = Path(folder) / _NAME
-        if not path.is_file():
-            return None
-        try:
-            told = read_json(path.read_bytes())
-            steps = {name: Steps(**told[name]) for name in ("frames", "tokens")}
-            found = AudioPrompt(**{**told, **steps})
-            if found.spectrogram not in SPECTROGRAMS:
-                raise ValueError(f"spectrogram {found.spectrogram!r}")
-            return found
-        except (AttributeError, KeyError, TypeError, ValueError) as failure:
-            raise ValueError(
-                f"[audio] must be what edgewise llm export wrote; got {path}: {failure}"
-            ) from None
+        return load_settings(folder, "audio", _prompt_of)
 
     @property
     def seconds(self) -> float:
@@ -120,6 +103,14 @@ class AudioPrompt:
                 raise ValueError(f"[audio] a sound must be longer; got {len(sound)} samples")
             found.append((make(part, self.bands, most), frames))
         return found
+
+
+def _prompt_of(told: dict[str, Any]) -> AudioPrompt:
+    steps = {name: Steps(**told[name]) for name in ("frames", "tokens")}
+    found = AudioPrompt(**{**told, **steps})
+    if found.spectrogram not in SPECTROGRAMS:
+        raise ValueError(f"spectrogram {found.spectrogram!r}")
+    return found
 
 
 class AudioEncoder:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from edgewise.files import read_json
+from edgewise.llm.settings import load_settings, save_settings
 from edgewise.llm.tiles import Tiling
 from edgewise.llm.vectors import VectorPlace, VectorTokens
 from edgewise.pictures import array, opened
 from edgewise.runtime import Program
 
 __all__ = ["AxialPositions", "ImageEncoder", "ImagePrompt"]
-
-_NAME = "images.json"
 
 
 @dataclass(frozen=True)
@@ -55,22 +52,13 @@ class ImagePrompt:
 
     def save(self, folder: Path) -> None:
         """Writes it to the folder of a model's tokenizer."""
-        told = json.dumps(asdict(self), indent=1, ensure_ascii=False)
-        (folder / _NAME).write_text(told + "\n", encoding="utf-8")
+        save_settings(self, folder, "images")
 
     @staticmethod
     def load(folder: str | Path) -> ImagePrompt | None:
         """Of the folder of a tokenizer; None if it says nothing of images. ValueError if the file
         is not as it should be."""
-        path = Path(folder) / _NAME
-        if not path.is_file():
-            return None
-        try:
-            return _prompt_of(read_json(path.read_bytes()))
-        except (AttributeError, TypeError, ValueError) as failure:
-            raise ValueError(
-                f"[images] must be what edgewise llm export wrote; got {path}: {failure}"
-            ) from None
+        return load_settings(folder, "images", _prompt_of)
 
 
 def _prompt_of(told: dict[str, Any]) -> ImagePrompt:
