@@ -29,6 +29,15 @@ if not hasattr(transformers, "Gemma4AudioFeatureExtractor"):
     pytest.skip("models that hear need transformers 5.24", allow_module_level=True)
 
 from hearing_models import CLASSES, CONFIGS, RATE, hearing_checkpoint, sound  # noqa: E402
+from media_checks import (  # noqa: E402
+    answer,
+    chat_of,
+    check_conversation,
+    check_refused,
+    export_with,
+    made_once,
+    openai_client,
+)
 from seeing_models import picture  # noqa: E402
 
 NEW_TOKENS = 16
@@ -53,8 +62,7 @@ class Hearing:
         return ["--quantize", "none", "--all-logits", *(more if self.kind == "gemma4" else [])]
 
     def chat(self, generator: Generator) -> Chat:
-        folder = self.path.with_suffix(".tokenizer")
-        return Chat(load_tokenizer(folder), folder, generator.media)
+        return chat_of(self.path, generator)
 
     def wanted(self, messages: list[dict[str, Any]]) -> list[int]:
         """Greedy tokens of transformers' model, on prompts of its processor."""
@@ -77,8 +85,7 @@ class Hearing:
 
 
 def export(checkpoint: Path, output: Path, *options: str) -> int:
-    given = ["--checkpoint", str(checkpoint), "--output", str(output), "--max-context-len", "400"]
-    return main(["llm", "export", *given, "--max-seq-len", "16", "--audio", "--quiet", *options])
+    return export_with("--audio", checkpoint, output, "--max-context-len", "400", *options)
 
 
 def asks(text: str, *sounds: Any, images: Any = ()) -> dict[str, Any]:
@@ -89,14 +96,7 @@ def asks(text: str, *sounds: Any, images: Any = ()) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def hearing(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    known: dict[str, Hearing] = {}
-
-    def made(kind: str) -> Hearing:
-        if kind not in known:
-            known[kind] = Hearing(kind, tmp_path_factory.mktemp("hearing"))
-        return known[kind]
-
-    return made
+    return made_once(Hearing, tmp_path_factory)
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
@@ -229,8 +229,8 @@ def test_exports_that_are_refused(
     kind, options, told = REFUSED_EXPORTS[case]
     folder = hearing(kind).folder
     capsys.readouterr()
-    assert export(folder, tmp_path / "x.pte", "--quantize", "none", *options) != 0
-    assert told in " ".join(capsys.readouterr().err.split())
+    status = export(folder, tmp_path / "x.pte", "--quantize", "none", *options)
+    check_refused(status, told, capsys)
 
 
 BROKEN_CHECKPOINTS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
@@ -287,21 +287,10 @@ def test_conversations_about_sounds(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    model, file = hearing("audioflamingo3"), tmp_path / "cat.wav"
+    file = tmp_path / "cat.wav"
     file.write_bytes(wave_of(sound(1.2), rate=8000))
-    given = ["llm", "chat", str(model.path), "--temperature", "0", "--max-new-tokens", "5"]
-    capsys.readouterr()
-    assert main([*given, "--audio", str(file), "--message", "What?", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["messages"]
-    assert told[0]["content"][0] == {"type": "audio", "audio": str(file)}
-    conversation = Conversation(model.path, model.path.with_suffix(".tokenizer"), max_new_tokens=5)
-    assert "".join(conversation.say("What?", audio=[file])) == told[1]["content"]
-    lines = f"/audio {tmp_path / 'dog.wav'}\n/audio {file}\nWhat?\n"
-    monkeypatch.setattr("sys.stdin", io.StringIO(lines))
-    assert main([*given, "--json"]) == 0
-    said = capsys.readouterr()
-    assert json.loads(said.out)["messages"] == told
-    assert "no such file" in " ".join(said.err.split())
+    part = {"type": "audio", "audio": file}
+    check_conversation(hearing("audioflamingo3").path, part, capsys, monkeypatch)
 
 
 def test_the_documentation_lists_them() -> None:
@@ -313,31 +302,13 @@ def test_the_documentation_lists_them() -> None:
 
 @pytest.fixture(scope="module")
 def client(hearing: Any) -> Any:
-    """OpenAI's, on a server with two generators of one program."""
-    openai = pytest.importorskip("openai")
-    testclient = pytest.importorskip("starlette.testclient")
-    from edgewise.llm.server import make_application
-
-    model = hearing("audioflamingo3")
-    folder = model.path.with_suffix(".tokenizer")
-    application = make_application(model.path, folder, name="hearing", parallel=2)
-    with testclient.TestClient(application) as http:
-        yield openai.OpenAI(
-            base_url="http://testserver/v1", api_key="none", http_client=http, max_retries=0
-        )
+    with openai_client(hearing("audioflamingo3").path) as made:
+        yield made
 
 
 def heard(data: bytes) -> dict[str, Any]:
     about = {"data": base64.b64encode(data).decode(), "format": "wav"}
     return {"type": "input_audio", "input_audio": about}
-
-
-def answer(client: Any, *parts: Any) -> str:
-    messages = [{"role": "user", "content": [*parts, {"type": "text", "text": "What?"}]}]
-    done = client.chat.completions.create(
-        model="hearing", messages=messages, temperature=0, max_tokens=6
-    )
-    return str(done.choices[0].message.content)
 
 
 def test_the_server_hears(client: Any, hearing: Any) -> None:
@@ -347,7 +318,7 @@ def test_the_server_hears(client: Any, hearing: Any) -> None:
     assert [answer(client, heard(data)) for _ in range(3)] == [wanted] * 3
     items = [heard(data), {"type": "input_text", "text": "What?"}]
     response = client.responses.create(
-        model="hearing",
+        model="model",
         input=[{"role": "user", "content": items}],
         temperature=0,
         max_output_tokens=16,

@@ -29,6 +29,15 @@ pytest.importorskip("PIL", reason="the extra cli is not installed")
 if not hasattr(transformers, "Gemma3ImageProcessorPil"):
     pytest.skip("image processors of Pillow need transformers 5.24", allow_module_level=True)
 
+from media_checks import (  # noqa: E402
+    answer,
+    chat_of,
+    check_conversation,
+    check_refused,
+    export_with,
+    made_once,
+    openai_client,
+)
 from seeing_models import CONFIGS, SIZED, picture, seeing_checkpoint  # noqa: E402
 
 NEW_TOKENS = 16
@@ -53,8 +62,7 @@ class Seeing:
         return self.kind == "qwen3_5"
 
     def chat(self, generator: Generator) -> Chat:
-        folder = self.path.with_suffix(".tokenizer")
-        return Chat(load_tokenizer(folder), folder, generator.media)
+        return chat_of(self.path, generator)
 
     def wanted(self, messages: list[dict[str, Any]], **cutting: Any) -> list[int]:
         """Greedy tokens of transformers' model, on prompts of its processor, which cuts images as
@@ -80,8 +88,7 @@ class Seeing:
 
 
 def export(checkpoint: Path, output: Path, *options: str) -> int:
-    given = ["--checkpoint", str(checkpoint), "--output", str(output), "--max-context-len", "200"]
-    return main(["llm", "export", *given, "--max-seq-len", "16", "--images", "--quiet", *options])
+    return export_with("--images", checkpoint, output, "--max-context-len", "200", *options)
 
 
 def images_of(generator: Generator) -> ImageEncoder:
@@ -97,14 +104,7 @@ def asks(text: str, *images: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def seeing(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    known: dict[str, Seeing] = {}
-
-    def made(kind: str) -> Seeing:
-        if kind not in known:
-            known[kind] = Seeing(kind, tmp_path_factory.mktemp("seeing"))
-        return known[kind]
-
-    return made
+    return made_once(Seeing, tmp_path_factory)
 
 
 SHAPES = {"56x56": (56, 56), "56x112": (56, 112), "112x56": (112, 56)}
@@ -360,8 +360,8 @@ def test_exports_that_are_refused(
     kind, options, told = REFUSED_EXPORTS[case]
     folder = seeing(kind).folder
     capsys.readouterr()
-    assert export(folder, tmp_path / "x.pte", "--quantize", "none", *options) != 0
-    assert told in " ".join(capsys.readouterr().err.split())
+    status = export(folder, tmp_path / "x.pte", "--quantize", "none", *options)
+    check_refused(status, told, capsys)
 
 
 def test_a_model_that_sees_alone_reads_text(
@@ -386,21 +386,10 @@ def test_conversations_about_images(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    model, file = seeing("llava"), tmp_path / "cat.png"
+    file = tmp_path / "cat.png"
     picture(60, 80).save(file)
-    given = ["llm", "chat", str(model.path), "--temperature", "0", "--max-new-tokens", "5"]
-    capsys.readouterr()
-    assert main([*given, "--image", str(file), "--message", "What?", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["messages"]
-    assert told[0]["content"][0] == {"type": "image", "image": str(file)}
-    conversation = Conversation(model.path, model.path.with_suffix(".tokenizer"), max_new_tokens=5)
-    assert "".join(conversation.say("What?", [file])) == told[1]["content"]
-    lines = f"/image {tmp_path / 'dog.png'}\n/image {file}\nWhat?\n"
-    monkeypatch.setattr("sys.stdin", io.StringIO(lines))
-    assert main([*given, "--json"]) == 0
-    said = capsys.readouterr()
-    assert json.loads(said.out)["messages"] == told
-    assert "no such file" in " ".join(said.err.split())
+    part = {"type": "image", "image": file}
+    check_conversation(seeing("llava").path, part, capsys, monkeypatch)
 
 
 def test_the_documentation_lists_them() -> None:
@@ -418,27 +407,8 @@ def url_of(image: Any, form: str = "PNG") -> str:
 
 @pytest.fixture(scope="module")
 def client(seeing: Any) -> Any:
-    """OpenAI's, on a server with two generators of one program."""
-    openai = pytest.importorskip("openai")
-    testclient = pytest.importorskip("starlette.testclient")
-    from edgewise.llm.server import make_application
-
-    model = seeing("llava")
-    folder = model.path.with_suffix(".tokenizer")
-    application = make_application(model.path, folder, name="seeing", parallel=2)
-    with testclient.TestClient(application) as http:
-        yield openai.OpenAI(
-            base_url="http://testserver/v1", api_key="none", http_client=http, max_retries=0
-        )
-
-
-def answer(client: Any, *parts: Any, text: str = "What?") -> str:
-    content = [*parts, {"type": "text", "text": text}]
-    messages = [{"role": "user", "content": content}]
-    done = client.chat.completions.create(
-        model="seeing", messages=messages, temperature=0, max_tokens=6
-    )
-    return str(done.choices[0].message.content)
+    with openai_client(seeing("llava").path) as made:
+        yield made
 
 
 def test_the_server_sees(client: Any, seeing: Any, tmp_path: Path) -> None:
@@ -478,7 +448,7 @@ def test_images_are_their_senders_alone(client: Any) -> None:
     openai = pytest.importorskip("openai")
     assert answer(client, {"type": "image_url", "image_url": {"url": url_of(picture(60, 60))}})
     with pytest.raises(openai.BadRequestError, match="tokens must be from 0 to 279; got 280"):
-        client.completions.create(model="seeing", prompt=[5, *range(280, 296)], max_tokens=2)
+        client.completions.create(model="model", prompt=[5, *range(280, 296)], max_tokens=2)
 
 
 GRID = AxialPositions()
