@@ -191,6 +191,10 @@ REFUSED_PROMPTS = {
     "two channels": ([asks("What?", np.zeros((2, 100), np.float32))], r"got float32\[2, 100\]"),
     "too long": ([asks("What?", sound(2.1))], "at most 2 seconds; got 2.1; try a part of it"),
     "too long a file": ([asks("What?", wave_of(sound(2.1)))], "at most 2 seconds"),
+    "no sound in its part": (
+        [{"role": "user", "content": [{"type": "audio"}]}],
+        r"a part of audio must have 'audio'; got \['type'\]",
+    ),
     "nothing": ([asks("What?", sound(0))], "must be longer; got 0 samples"),
     "an image": ([asks("What?", images=[picture(8, 8)])], "images need a model that sees"),
 }

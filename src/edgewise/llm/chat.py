@@ -81,6 +81,10 @@ class Chat:
         kinds = {kind.name: kind for kind in self._kinds}
         given = [part for message in messages for part in _others_in(message)]
         for part in given:
+            if part["type"] not in part:
+                raise ValueError(
+                    f"[chat] a part of {part['type']} must have {part['type']!r}; got {list(part)}"
+                )
             if part["type"] not in kinds:
                 what, verb, option = _ASKED[part["type"]]
                 raise ValueError(
@@ -183,8 +187,7 @@ def _in_parts(message: Message, audio: str) -> Message:
     if not isinstance(content, list):
         return message
     parts = [{k: v for k, v in part.items() if k not in _ASKED} for part in content]
-    types = {"audio": audio}
-    parts = [{**part, "type": types.get(part["type"], part["type"])} for part in parts]
+    parts = [{**p, "type": audio} if p.get("type") == "audio" else p for p in parts]
     return {**message, "content": parts}
 
 
