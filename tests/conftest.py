@@ -51,7 +51,7 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
         torch.manual_seed(0)
 
 
-LONG = ("scale", "faults", "docs", "examples", "interop", "fuzz", "llm")
+LONG = ("scale", "faults", "docs", "examples", "interop", "fuzz", "llm", "random_programs")
 """Folders with files that take long, and wait for other processes for much of it."""
 
 
