@@ -155,6 +155,18 @@ def test_each_sound_is_heard_once(hearing: Any) -> None:
     assert list(drafted) == plain
 
 
+def test_silence_of_two_lengths(hearing: Any) -> None:
+    """One spectrogram, of which more or less is sound."""
+    generator = Generator(hearing("qwen2_audio").path)
+    chat = hearing("qwen2_audio").chat(generator)
+    for seconds in (0.5, 1.5, 0.5):
+        messages = [asks("What?", np.zeros(round(seconds * RATE), np.float32))]
+        written = list(
+            generator.generate(chat.prompt(messages), max_new_tokens=NEW_TOKENS, ignore_eos=True)
+        )
+        assert written == hearing("qwen2_audio").wanted(messages)
+
+
 def test_parts_are_quantized(hearing: Any, tmp_path: Path) -> None:
     model, path = hearing("audioflamingo3"), tmp_path / "small.pte"
     assert export(model.folder, path) == 0

@@ -205,19 +205,20 @@ class TextLLMRunner(_Runner):
         return [*before, *self._tokenizer.encode(prompt, special=False), *behind]
 
 
-class Image:
-    """Pixels of an image, channel by channel: whole numbers from 0 to 255, or floats, as a list or
-    an array."""
+class _Values:
+    """What an image or a sound is made of: whole numbers from 0 to 255, or floats, as a list or an
+    array."""
 
-    def __init__(self, data: Any = (), width: int = 0, height: int = 0, channels: int = 0) -> None:
+    _kind = ""
+
+    def __init__(self, data: Any) -> None:
         values = np.asarray(data)
         kind = np.float32 if values.dtype.kind == "f" else np.uint8
-        self._pixels: Any = values.astype(kind).reshape(-1)
-        self.width, self.height, self.channels = width, height, channels
+        self._values: Any = values.astype(kind).reshape(-1)
 
     def is_uint8(self) -> bool:
         """Whether they are whole numbers."""
-        return bool(self._pixels.dtype == np.uint8)
+        return bool(self._values.dtype == np.uint8)
 
     def is_float(self) -> bool:
         """Whether they are floats."""
@@ -235,40 +236,47 @@ class Image:
 
     def _data(self, fits: bool, kind: str) -> list[Any]:
         if not fits:
-            raise RuntimeError(f"[image] data must be {kind}; got {self._pixels.dtype}")
-        found: list[Any] = self._pixels.tolist()
+            raise RuntimeError(f"[{self._kind}] data must be {kind}; got {self._values.dtype}")
+        found: list[Any] = self._values.tolist()
         return found
+
+    @property
+    def _dtype(self) -> str:
+        return "uint8" if self.is_uint8() else "float"
+
+
+class Image(_Values):
+    """Pixels of an image, channel by channel: whole numbers from 0 to 255, or floats, as a list or
+    an array."""
+
+    _kind = "image"
+
+    def __init__(self, data: Any = (), width: int = 0, height: int = 0, channels: int = 0) -> None:
+        super().__init__(data)
+        self.width, self.height, self.channels = width, height, channels
 
     @property
     def array(self) -> Any:
         """[1, channels, height, width]."""
-        return self._pixels.reshape(1, self.channels, self.height, self.width)
+        return self._values.reshape(1, self.channels, self.height, self.width)
 
     def __repr__(self) -> str:
-        kind = "uint8" if self.is_uint8() else "float"
         return (
-            f"<Image height={self.height} width={self.width} channels={self.channels} dtype={kind}>"
+            f"<Image height={self.height} width={self.width} channels={self.channels} "
+            f"dtype={self._dtype}>"
         )
 
 
-class Audio:
+class Audio(_Values):
     """A spectrogram, band by band of each window: bytes or floats, as a list or an array."""
+
+    _kind = "audio"
 
     def __init__(
         self, data: Any = (), batch_size: int = 0, n_bins: int = 0, n_frames: int = 0
     ) -> None:
-        values = np.asarray(data)
-        kind = np.float32 if values.dtype.kind == "f" else np.uint8
-        self._values: Any = values.astype(kind).reshape(-1)
+        super().__init__(data)
         self.batch_size, self.n_bins, self.n_frames = batch_size, n_bins, n_frames
-
-    def is_uint8(self) -> bool:
-        """Whether it is bytes."""
-        return bool(self._values.dtype == np.uint8)
-
-    def is_float(self) -> bool:
-        """Whether it is floats."""
-        return not self.is_uint8()
 
     @property
     def array(self) -> Any:
@@ -276,10 +284,9 @@ class Audio:
         return self._values.reshape(self.batch_size, self.n_bins, self.n_frames)
 
     def __repr__(self) -> str:
-        kind = "uint8" if self.is_uint8() else "float"
         return (
             f"<Audio batch_size={self.batch_size} n_bins={self.n_bins} n_frames={self.n_frames} "
-            f"dtype={kind}>"
+            f"dtype={self._dtype}>"
         )
 
 

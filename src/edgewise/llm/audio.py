@@ -146,7 +146,7 @@ class AudioEncoder:
             heard = np.array(self._method.execute([features, *more])[0])
             return heard.reshape(-1, heard.shape[-1])[:count]
 
-        return self._vectors.tokens(features, compute)
+        return self._vectors.tokens(features, compute, about=(frames, count))
 
     def window_tokens(self, features: Any) -> list[int]:
         """Of the spectrogram of a window that is full of sound. ValueError as of `tokens`."""

@@ -53,14 +53,18 @@ class VectorTokens:
         self._next = 0
 
     def tokens(
-        self, given: Any, compute: Callable[[], Any], grid: tuple[int, int] | None = None
+        self,
+        given: Any,
+        compute: Callable[[], Any],
+        grid: tuple[int, int] | None = None,
+        about: tuple[int, ...] = (),
     ) -> list[int]:
         """Those of an array: the same for the same values.
 
         compute: its vectors [tokens, width], called unless they are known. grid: rows and columns
-        of an image's; None for a sound's.
+        of an image's; None for a sound's. about: what the vectors hang on besides.
         """
-        key = hashlib.sha256(str(given.shape).encode() + given.tobytes()).digest()
+        key = hashlib.sha256(str((given.shape, about)).encode() + given.tobytes()).digest()
         with self._lock:
             if key not in self._numbers:
                 vectors = compute()

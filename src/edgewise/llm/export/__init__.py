@@ -73,8 +73,8 @@ def copy_tokenizer(
         if not (tekken := source / "tekken.json").is_file():
             return None
         save_tekken_tokenizer(tekken, folder)
-        has_template = (source / "chat_template.jinja").is_file()
-        if not has_template and not (folder / "chat_template.jinja").is_file():
+        template = source / "chat_template.jinja"
+        if not (template in found or (folder / template.name).is_file()):
             warnings.warn(
                 f"[checkpoint] a chat needs a template, which {tekken.name} has not; try pip "
                 f"install mistral-common before the export",

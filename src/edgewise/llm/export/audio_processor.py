@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,7 @@ class _Asked:
         if seconds is not None and not 1 <= seconds <= _SECONDS:
             raise ValueError(f"[audio] sounds must last 1 to {_SECONDS} seconds; got {seconds:g}")
         self.window = int(own or (seconds or _SECONDS) * RATE)
+        self._samples: dict[int, dict[str, torch.Tensor]] = {}
         self.placeholder = self._placeholder()
         self.word: str = processor.tokenizer.convert_ids_to_tokens(token)
 
@@ -136,6 +138,11 @@ class _Asked:
         )
 
     def sample(self, count: int) -> dict[str, torch.Tensor]:
+        if count not in self._samples:
+            self._samples[count] = self._sample(count)
+        return self._samples[count]
+
+    def _sample(self, count: int) -> dict[str, torch.Tensor]:
         found = prepared(
             self.processor,
             "audio",
@@ -163,7 +170,8 @@ class _Asked:
 
     def around(self) -> tuple[str, str]:
         """What a prompt has before and behind a sound's tokens."""
-        count = self.count(_SHORT)
+        made = self._sample(_SHORT)  # asked again: the text is that of the last one
+        count = int((made["input_ids"] == self.token).sum())
         text = text_between(self.processor, "audio")
         parts = text.split(self.word * count) if count else []
         if len(parts) != 2:
@@ -212,7 +220,7 @@ def _with_spectrogram(prompt: AudioPrompt, asked: _Asked) -> AudioPrompt:
     wanted = [asked.sample(n)["input_features"].numpy() for n in lengths]
     gaps = {}
     for name in SPECTROGRAMS:
-        made = AudioPrompt(**{**prompt.__dict__, "spectrogram": name})
+        made = replace(prompt, spectrogram=name)
         windows = [made.windows(_sound(n)) for n in lengths]
         gaps[name] = max(
             _gap([features for features, _ in ours], theirs)

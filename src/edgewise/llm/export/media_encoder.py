@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_leaves
 
 from edgewise.llm.export.decoder import LARGEST_GAP, EmbeddingDecoder
 
-__all__ = ["FoldConstants", "MediaEncoder", "check_gap", "own_code", "text_logits"]
+__all__ = ["MediaEncoder", "check_gap", "own_code", "text_logits"]
 
 
 class MediaEncoder(torch.nn.Module):
@@ -100,36 +97,3 @@ def own_code(kind: str, model: Any, ways: str) -> Iterator[None]:
             f"{type(model).__name__}: {str(failure).splitlines()[0]}; try without --{kind}, or a "
             f"model that docs/llm.md lists"
         ) from failure
-
-
-class FoldConstants(TorchFunctionMode):
-    """While a model is traced, computes what depends on constants alone, such as the positions of
-    patches of an image whose size is known: code that asks tensors for sizes cannot be traced."""
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Iterable[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        if not all(map(_is_known, tree_leaves((args, kwargs)))):
-            if func is torch.Tensor.__getitem__ and _is_mask(args[1]):
-                with _disable_current_modes():
-                    chosen = tuple(args[1].nonzero().unbind(1))
-                return func(args[0], chosen)
-            return func(*args, **kwargs)
-        with _disable_current_modes():
-            return func(*args, **kwargs)
-
-
-def _is_mask(index: Any) -> bool:
-    """Whether it is known which elements an index chooses."""
-    return isinstance(index, torch.Tensor) and index.dtype == torch.bool and _is_known(index)
-
-
-def _is_known(value: Any) -> bool:
-    if isinstance(value, torch.Tensor):
-        return type(value) is torch.Tensor and not torch._is_functional_tensor(value)
-    return not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves
 
 from edgewise.llm.export.decoder import EmbeddingDecoder, gap_of
 from edgewise.llm.export.loading import text_part
 from edgewise.llm.export.media_encoder import (
-    FoldConstants,
     MediaEncoder,
     check_gap,
     own_code,
@@ -62,7 +64,7 @@ class VisionEncoder(MediaEncoder):
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         """Vectors in the order of the tokens."""
-        with FoldConstants():
+        with _FoldConstants():
             return self.vectors(self.inputs.arrange(pixels))
 
     def vectors(self, pixels: torch.Tensor) -> torch.Tensor:
@@ -168,3 +170,36 @@ def _features(
     seen = [getattr(result, "pooler_output", result)]
     seen += getattr(result, "deepstack_features", None) or []
     return [torch.cat(list(one)) if isinstance(one, (list, tuple)) else one for one in seen]
+
+
+class _FoldConstants(TorchFunctionMode):
+    """While a model is traced, computes what depends on constants alone, such as the positions of
+    patches of an image whose size is known: code that asks tensors for sizes cannot be traced."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if not all(map(_is_known, tree_leaves((args, kwargs)))):
+            if func is torch.Tensor.__getitem__ and _is_mask(args[1]):
+                with _disable_current_modes():
+                    chosen = tuple(args[1].nonzero().unbind(1))
+                return func(args[0], chosen)
+            return func(*args, **kwargs)
+        with _disable_current_modes():
+            return func(*args, **kwargs)
+
+
+def _is_mask(index: Any) -> bool:
+    """Whether it is known which elements an index chooses."""
+    return isinstance(index, torch.Tensor) and index.dtype == torch.bool and _is_known(index)
+
+
+def _is_known(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return type(value) is torch.Tensor and not torch._is_functional_tensor(value)
+    return not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))

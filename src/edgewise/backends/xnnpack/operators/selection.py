@@ -207,15 +207,14 @@ def _unfold(to: Lowering, node: Node, args: Args) -> Operand:
     for first in range(0, size, step):
         width = min(step, size - first)
         whole = count if first + count * step <= length else count - 1
-        rows = _as_rows(to, to.b.slice(x, dim, first, whole * step), dim, whole) if whole else None
-        if rows is not None and width < step:
-            rows = to.b.slice(rows, rows.rank - 1, 0, width)
+        rows = []
+        if whole:
+            steps = _as_rows(to, to.b.slice(x, dim, first, whole * step), dim, whole)
+            rows.append(to.b.slice(steps, x.rank, 0, width) if width < step else steps)
         if whole < count:  # what is behind the last window is less than a step
             last = to.b.slice(x, dim, first + whole * step, width)
-            last = _as_rows(to, last, dim, 1)
-            rows = last if rows is None else join(to, [rows, last], dim)
-        assert rows is not None
-        parts.append(rows)
+            rows.append(_as_rows(to, last, dim, 1))
+        parts.append(join(to, rows, dim))
     return join(to, parts, parts[0].rank - 1)
 
 
