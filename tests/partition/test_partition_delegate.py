@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from torch.export import ExportedProgram
 
 import edgewise
+from edgewise.edge.bodies import graphs_within
 from edgewise.edge.graph import calls
 from edgewise.errors import PartitionError
 from edgewise.partition import BackendDetails, CompileSpec, DelegationSpec, PreprocessResult
 from edgewise.partition.delegate import lower_partitions
-from edgewise.partition.lowered_module import is_delegate_call
+from edgewise.partition.lowered_module import is_delegate_call, lowered_of
 from support import Fn, assert_close, eager, export
 
 INPUTS = (torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0]))
@@ -200,3 +201,74 @@ def test_a_branch_that_a_partition_waits_for_stays_before_its_condition() -> Non
             node.meta["delegation_tag"] = "a"
     assert set(lower_partitions(program, {"a": SPEC})) == {"a"}
     program.graph.lint()
+
+
+class Nested(BackendDetails):
+    """Has another backend compile the products in its program; its payload lists all operators,
+    those in branches and what the other wrote, too."""
+
+    @staticmethod
+    def preprocess(
+        edge_program: ExportedProgram, compile_specs: list[CompileSpec]
+    ) -> PreprocessResult:
+        graphs = [edge_program.graph_module]
+        graphs += [body for _, body in graphs_within(edge_program.graph_module)]
+        assert not any("delegation_tag" in n.meta for one in graphs for n in one.graph.nodes)
+        for node in calls(edge_program.graph):
+            if node.target is torch.ops.aten.mul.Tensor:
+                node.meta["delegation_tag"] = "inner"
+        lower_partitions(edge_program, {"inner": SPEC})
+        names = []
+        for one in graphs:
+            for node in calls(one.graph):
+                inner = lowered_of(node, one).processed_bytes if is_delegate_call(node) else b""
+                names.append(f"{node.target} {inner.decode()}".strip())
+        return PreprocessResult(",".join(names).encode())
+
+
+def with_branches(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x * y,)) + 1
+
+
+@pytest.mark.parametrize("is_tagged", [True, False], ids=["tagged", "untagged"])
+def test_a_partition_has_the_branches_of_its_control_flow(is_tagged: bool) -> None:
+    """Also if the partitioner has tagged the nodes that name them, and what is in them."""
+    module = Fn(with_branches)
+    program = edgewise.to_edge(export(module, INPUTS)).exported_program()
+    bodies = [body for _, body in graphs_within(program.graph_module)]
+    assert len(bodies) == 2
+    for graph in [program.graph, *(body.graph for body in bodies if is_tagged)]:
+        for node in graph.nodes:
+            is_asked = node.op == "call_function" or (is_tagged and node.op == "get_attr")
+            if is_asked and "gt" not in node.name and "sum" not in node.name:
+                node.meta["delegation_tag"] = "outer"
+    lowered = lower_partitions(program, {"outer": DelegationSpec("Nested", [])})["outer"]
+    program.graph.lint()
+    payload = lowered.processed_bytes.decode()
+    assert "executorch_call_delegate aten.mul.Tensor" in payload
+    assert all(f"aten.{name}.default" in payload for name in ("sin", "cos"))
+    assert [n for n in program.graph.nodes if n.op == "get_attr"] == [
+        n.args[0] for n in calls(program.graph) if is_delegate_call(n)
+    ]
+    for sign in (1, -1):
+        inputs = (INPUTS[0] * sign, INPUTS[1])
+        assert_close([program.module()(*inputs)], eager(module, inputs), 1e-6)
+
+
+def test_a_partition_has_the_delegates_that_it_calls() -> None:
+    module = Fn(lambda x, y: torch.sin(x * y) + y)
+    program = edgewise.to_edge(export(module, INPUTS)).exported_program()
+    for node in calls(program.graph):
+        if node.target is torch.ops.aten.mul.Tensor:
+            node.meta["delegation_tag"] = "inner"
+    lower_partitions(program, {"inner": SPEC})
+    for node in program.graph.nodes:
+        if node.op in ("call_function", "get_attr"):
+            node.meta["delegation_tag"] = "outer"
+    lowered = lower_partitions(program, {"outer": DelegationSpec("Nested", [])})["outer"]
+    payload = lowered.processed_bytes.decode()
+    assert payload.startswith("executorch_call_delegate aten.mul.Tensor,")
+    assert [n for n in calls(program.graph) if "getitem" not in n.name] == [
+        n for n in calls(program.graph) if is_delegate_call(n)
+    ]
+    assert_close([program.module()(*INPUTS)], eager(module, INPUTS), 1e-6)

@@ -18,6 +18,7 @@ from torch.export.graph_signature import (
 from torch.fx import Graph, Node
 from torch.utils import _pytree as pytree
 
+from edgewise.edge.bodies import graphs_within
 from edgewise.edge.graph import is_size
 from edgewise.edge.program import (
     Constants,
@@ -43,6 +44,8 @@ def cut_out(
     inputs, if they are marked so (`DELEGATE_INPUT`). states: buffers that the new program keeps,
     each with its new value.
     Sizes that they read are no inputs: the new program computes them from its inputs' shapes.
+    Modules that they name, bodies of control flow and what other backends have compiled, are the
+    new program's, too.
     """
     constants = Constants(program)
     members = set(nodes)
@@ -71,7 +74,15 @@ def cut_out(
         state[str(old.target)] = tensor_of(program, old)
         argument = TensorArgument(env[source].name)
         specs.append(InputSpec(InputKind.BUFFER, argument, old.target, True))
-    inputs = [s for s in read if s not in owned and s not in states and not is_size(s)]
+    root = torch.nn.Module()
+    modules = [s for s in read if s.op == "get_attr"]
+    for source in modules:
+        name = str(source.target)
+        root.add_module(name, program.graph_module.get_submodule(name))
+        env[source] = graph.get_attr(name)
+        env[source].meta = dict(source.meta)
+    others = {*owned, *states, *modules}
+    inputs = [s for s in read if s not in others and not is_size(s)]
     for source in inputs:
         env[source] = graph.placeholder(source.name)
         env[source].meta = dict(source.meta)
@@ -99,12 +110,16 @@ def cut_out(
         graph,
         signature,
         like=program,
-        root=torch.nn.Module(),
+        root=root,
         state_dict=state,
         constants={},
         in_spec=pytree.tree_structure(flat_inputs),
         out_spec=pytree.tree_structure(tuple(range(len(outputs)))),
     )
+    # A backend may partition its program again.
+    for made in (part.graph_module, *(body for _, body in graphs_within(part.graph_module))):
+        for node in made.graph.nodes:
+            node.meta.pop(TAG, None)
     return part, inputs, outputs
 
 

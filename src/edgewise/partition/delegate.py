@@ -57,7 +57,7 @@ def lower_partitions(
     groups: dict[str, list[Node]] = {}
     for node in program.graph.nodes:
         tag = node.meta.get(TAG)
-        if tag is None or node.op != "call_function" or is_delegate_call(node):
+        if tag is None or node.op != "call_function":
             continue
         if tag not in tags:
             raise PartitionError(
@@ -169,8 +169,12 @@ def _replace(
             outside = {user for user in node.users if user not in members}
             node.replace_all_uses_with(item, delete_user_cb=outside.__contains__)
     drop_states(program, states)
+    modules = {s for n in nodes for s in n.all_input_nodes if s.op == "get_attr"}
     for node in reversed(nodes):
         graph.erase_node(node)
+    for module in modules:
+        if not module.users:
+            graph.erase_node(module)
     for state in states:
         graph.erase_node(state)
     return lowered
