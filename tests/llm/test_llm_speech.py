@@ -20,7 +20,7 @@ from edgewise.llm.mel import RATE, log_mel, log_mel_of_all
 from edgewise.llm.subtitles import FORMATS
 from edgewise.llm.text import load_tokenizer
 from edgewise.llm.timestamps import Segment, Timestamps
-from edgewise.llm.transcriber import Fallback, Transcriber, begin_of, prompt_of, read_speech
+from edgewise.llm.transcriber import Fallback, Transcriber, read_speech
 
 transformers = pytest.importorskip("transformers")
 FRAMES = 120
@@ -324,11 +324,13 @@ def test_texts_that_are_not_believed(timed: tuple[Any, Path]) -> None:
 def test_models_of_english_have_one_language(tmp_path: Path) -> None:
     """Their tokenizers have all languages' tokens, and their texts begin without one."""
     words = load_tokenizer(vocabulary(tmp_path))
-    english: Any = SimpleNamespace(times=Timestamps(NO_TIMES, EOS), language_ids=[], start_ids=[3])
-    assert begin_of(english, words, sound(1), "en", False) == ([3], "en")
+    english: Any = SimpleNamespace(
+        times=Timestamps(NO_TIMES, EOS), language_ids=[], start_ids=[3], tokenizer=words
+    )
+    assert Transcriber.begin(english, sound(1), "en", False) == ([3], "en")
     for language, translate in (("de", False), (None, True)):
         with pytest.raises(ValueError, match="one language and task"):
-            begin_of(english, words, sound(1), language, translate)
+            Transcriber.begin(english, sound(1), language, translate)
 
 
 TEXTS = {
@@ -438,10 +440,10 @@ def heard(timed: tuple[Any, Path], tmp_path_factory: pytest.TempPathFactory) -> 
 
 def test_openai_s_client_hears(heard: Any, timed: tuple[Any, Path]) -> None:
     client, path = heard
-    transcriber = Transcriber(timed[1])
     words = load_tokenizer(timed[1].with_suffix(".tokenizer"))
+    transcriber = Transcriber(timed[1], words)
     samples = read_speech(path)
-    start, language = begin_of(transcriber, words, samples, None, False)
+    start, language = transcriber.begin(samples, None, False)
     segments = list(transcriber.transcribe(samples, start, fallback=Fallback()))
     text = "".join(words.decode(one.tokens) for one in segments).strip()
     given = {"model": "ears", "file": path}
@@ -465,7 +467,7 @@ def test_openai_s_client_hears(heard: Any, timed: tuple[Any, Path]) -> None:
     assert client.audio.translations.create(**given).text != text
     assert client.audio.transcriptions.create(**given, temperature=0.9).text != text
     assert [one.id for one in client.models.list()] == ["ears"]
-    hints = prompt_of(transcriber, words, "w7  w8")
+    hints = transcriber.prompt_ids("w7  w8")
     assert hints[0] == 196
     segments = list(transcriber.transcribe(samples, start, fallback=Fallback(), prompt=hints))
     text = "".join(words.decode(one.tokens) for one in segments).strip()

@@ -79,11 +79,13 @@ def export(
         typer.Option(metavar="FILE", help="A text such as the model will see, for --method."),
     ] = None,
     max_context_len: Annotated[
-        int, typer.Option(metavar="N", help="Tokens of a prompt and what follows it.")
-    ] = 1024,
+        int | None,
+        typer.Option(metavar="N", help="Tokens of a prompt and what follows it. Default: 1024."),
+    ] = None,
     max_seq_len: Annotated[
-        int, typer.Option(metavar="N", help="Most tokens of a prompt computed at once.")
-    ] = 128,
+        int | None,
+        typer.Option(metavar="N", help="Most tokens of a prompt computed at once. Default: 128."),
+    ] = None,
     batch: Annotated[int, typer.Option(min=1, metavar="N", help="Texts at a time.")] = 1,
     all_logits: Annotated[
         bool,
@@ -125,7 +127,9 @@ def export(
     audio_seconds: Annotated[
         float | None,
         typer.Option(
-            metavar="S", help="The longest sound, where sounds can have any length. Default: 30."
+            metavar="S",
+            help="The longest sound, where sounds can have any length; of a Parakeet the longest "
+            "piece. Default: 30.",
         ),
     ] = None,
     vision: Annotated[
@@ -154,8 +158,6 @@ def export(
         raise CliError(f"[export] --{media[0]} must come with --checkpoint")
     if not images and (image_size or image_tiles is not None):
         raise CliError("[export] --image-size and --image-tiles are for --images")
-    if not audio and audio_seconds is not None:
-        raise CliError("[export] --audio-seconds is for --audio")
     if not media and vision is not None:
         raise CliError("[export] --encoders is for --images and --audio")
     image_sizes = [_image_size(text) for text in image_size or ()]
@@ -169,10 +171,11 @@ def export(
     start = time.perf_counter()
     _prepare()
     from edgewise.llm import export as making
-    from edgewise.llm.architectures import HEARING, SEEING, architecture_of
+    from edgewise.llm.architectures import HEARING, SEEING, SPEECH, architecture_of
     from edgewise.llm.export.audio_processor import read_audio_processor
     from edgewise.llm.export.audio_tower import audio_tower
     from edgewise.llm.export.image_processor import read_processor
+    from edgewise.llm.export.parakeet import PARAKEETS
     from edgewise.llm.export.quantization import Recipe, quantize_encoder
     from edgewise.llm.export.vision import vision_encoder
 
@@ -182,7 +185,17 @@ def export(
     model_type = model.config.model_type
     tables = {"images": SEEING, "audio": HEARING}
     is_tested = all(model_type in tables[kind] for kind in media)
-    is_tested = is_tested and (bool(media) or architecture_of(model_type) is not None)
+    is_known = model_type in SPEECH or architecture_of(model_type) is not None
+    is_tested = is_tested and (bool(media) or is_known)
+    has_context = model_type not in PARAKEETS
+    if has_context and not audio and audio_seconds is not None:
+        raise CliError("[export] --audio-seconds is for --audio, and for Parakeets")
+    if not has_context and (max_context_len or max_seq_len) is not None:
+        raise CliError(
+            f"[export] a {SPEECH[model_type]} has no context; got "
+            f"{'--max-seq-len' if max_context_len is None else '--max-context-len'}"
+        )
+    max_context_len, max_seq_len = max_context_len or 1024, max_seq_len or 128
     encoder, image_prompt = None, None
     if images and checkpoint is not None:
         with out.progress("comparing what it sees with transformers"):
@@ -195,7 +208,8 @@ def export(
             tower = audio_tower(model, heard)
     if media:
         model = making.text_part(model)
-    layers = getattr(model.config, "decoder_layers", model.config.num_hidden_layers)
+    shape = model.config if has_context else model.config.encoder_config
+    layers = getattr(shape, "decoder_layers", shape.num_hidden_layers)
     weights = str(checkpoint) if checkpoint else f"random, seed {seed}"
     most = getattr(model.config, "max_position_embeddings", None) or max_context_len
     if max_context_len > most:
@@ -223,6 +237,7 @@ def export(
             prefix=prefix,
             images=encoder,
             audio=tower,
+            audio_seconds=None if has_context else audio_seconds,
         )
     delegation = program.delegation_report()
     program.save(output)
@@ -264,8 +279,8 @@ def export(
         "left_out": []
         if checkpoint is None
         else [k for k in _media_in(checkpoint) if k not in media],
-        "kv_cache_dtype": kv_cache_dtype,
-        "max_context_len": max_context_len,
+        "kv_cache_dtype": kv_cache_dtype if has_context else None,
+        "max_context_len": max_context_len if has_context else None,
         "max_seq_len": min(
             max(
                 max_seq_len,
@@ -273,7 +288,9 @@ def export(
                 0 if tower is None else tower.inputs.count,
             ),
             max_context_len,
-        ),
+        )
+        if has_context
+        else None,
         "delegates": len(delegation.delegates),
         "delegated_macs": delegation.share("macs"),
         "tokenizer": None if tokenizer is None else str(tokenizer),
@@ -373,13 +390,15 @@ def _lines(told: dict[str, Any]) -> list[str]:
     if told["tokenizer"]:
         lines.append(f"tokenizer: {told['tokenizer']}")
     size = told["bytes"] / 1e6
-    cache = "" if told["kv_cache_dtype"] == "float32" else f" in {told['kv_cache_dtype']}"
-    context = f"context {told['max_context_len']}{cache}"
-    lines.append(f"file:    {told['file']}, {size:.1f} MB, {context}")
+    line = f"file:    {told['file']}, {size:.1f} MB"
+    if told["max_context_len"] is not None:
+        cache = "" if told["kv_cache_dtype"] == "float32" else f" in {told['kv_cache_dtype']}"
+        line += f", context {told['max_context_len']}{cache}"
+    lines.append(line)
     return lines
 
 
 app.command(help="Continues a prompt, and tells how fast that was.")(run)
 app.command(help="A conversation, by the model's own chat template.")(chat)
-app.command(help="Text of speech, by a Whisper.")(transcribe)
+app.command(help="Text of speech, by a Whisper or a Parakeet.")(transcribe)
 app.command(help="Answers clients of OpenAI's interface over HTTP.")(serve)

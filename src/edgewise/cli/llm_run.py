@@ -244,21 +244,15 @@ def transcribe(
     quiet: Quiet = False,
 ) -> None:
     """Text to standard output, as it is heard."""
-    from edgewise.llm.alignment import words_of
+    from edgewise.llm.speech import load_speech_model
     from edgewise.llm.subtitles import FORMATS, head_of
-    from edgewise.llm.text import load_tokenizer
-    from edgewise.llm.transcriber import (
-        Fallback,
-        Transcriber,
-        begin_of,
-        prompt_of,
-        read_speech,
-    )
+    from edgewise.llm.text import TextStream, load_tokenizer
+    from edgewise.llm.transcriber import Fallback, read_speech
 
     out = Output(json=json, quiet=quiet)
-    transcriber = Transcriber(model, threads=threads)
     found = tokenizer_of(model, tokenizer)
     known = None if found is None else load_tokenizer(found)
+    transcriber = load_speech_model(model, known, threads=threads)
     if known is None and (language or translate or prompt or words or format != "text"):
         raise CliError(
             "[transcribe] --language, --translate, --prompt, --words and --format need a "
@@ -266,18 +260,16 @@ def transcribe(
         )
     if words and format == "text" and not json:
         raise CliError("[transcribe] --words needs --format srt, --format vtt or --json; got none")
-    if format != "text" and transcriber.times is None:
+    if format != "text" and not transcriber.tells_times:
         raise CliError(
             f"[transcribe] --format {format} needs a model that tells times; got {model}; try "
             f"edgewise llm export again"
         )
     samples = read_speech(sound)
-    start: Sequence[int] = ()
-    if known is not None:
-        start, heard = begin_of(transcriber, known, samples, language, translate)
-        if heard != language:
-            out.note(f"language: {heard}")
-        language = heard
+    start, heard = transcriber.begin(samples, language, translate)
+    if heard != language:
+        out.note(f"language: {heard}")
+    language = heard
     segments: list[dict[str, Any]] = []
     if not json:
         print(head_of(format), end="")
@@ -285,14 +277,14 @@ def transcribe(
     options: dict[str, Any] = {"max_new_tokens": max_new_tokens, "fallback": doubts}
     options["token_times"] = words
     cues = 0
-    if known is not None:
-        options["prompt"] = prompt_of(transcriber, known, prompt)
+    stream = None if known is None else TextStream(known)
+    options["prompt"] = transcriber.prompt_ids(prompt)
     for one in transcriber.transcribe(samples, start, **options):
-        text = None if known is None else known.decode(one.tokens)
+        text = None if stream is None else stream.add(*one.tokens)
         segments.append({"start": one.start, "end": one.end, "text": text, "tokens": one.tokens})
         said: Sequence[Any] = ()
         if words and known is not None:
-            said = words_of(one.tokens, one.token_times, known, language)
+            said = transcriber.words(one, language)
             segments[-1]["words"] = [asdict(word) for word in said]
         if not json:
             shown_text = " ".join(map(str, one.tokens)) if text is None else shown(text)
@@ -337,7 +329,7 @@ def serve(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="A Whisper's .pte, for /v1/audio/transcriptions; its tokenizer beside.",
+            help="A .pte of speech, for /v1/audio/transcriptions; its tokenizer beside.",
         ),
     ] = None,
     parallel: Annotated[

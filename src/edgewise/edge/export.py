@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +36,9 @@ def export_module(
     ExportError if torch cannot export it, which says whether the model runs with these inputs at
     all.
     """
-    with evaluating(model), torch.no_grad():
+    with evaluating(model), torch.no_grad(), warnings.catch_warnings():
+        # Recurrent layers hold their weights twice, which changes nothing here.
+        warnings.filterwarnings("ignore", r"The tensor attributes? \S+\._flat_weights\[0\]")
         try:
             return torch.export.export(
                 model, tuple(inputs), dict(keywords or {}), dynamic_shapes=dynamic_shapes

@@ -14,16 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from edgewise.llm.text import Tokenizer
+from edgewise.llm.text import TextStream, Tokenizer
 
-__all__ = ["Word", "align", "words_of"]
+__all__ = ["Word", "align", "spaced_words", "words_of"]
 
 _WITHOUT_SPACES = {"zh", "ja", "th", "lo", "my", "yue"}
 _OPENING = "\"'“¡¿([{-"
 _CLOSING = "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001  (those of full width are meant)
 _PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
-_UNFINISHED = "\ufffd"
-"""What a part of a character is decoded to."""
 
 
 @dataclass(frozen=True)
@@ -105,18 +103,32 @@ def words_of(
     return [word for word in words if word.text.strip()]
 
 
+def spaced_words(tokens: Sequence[int], times: Sequence[float], tokenizer: Tokenizer) -> list[Word]:
+    """The same of a text whose words are what is between spaces."""
+    words: list[Word] = []
+    at = 0
+    for text, count in _characters(tokens, tokenizer):
+        if words and not text.startswith(" "):
+            words[-1] = Word(words[-1].text + text, words[-1].start, times[at + count])
+        else:
+            words.append(Word(text, times[at], times[at + count]))
+        at += count
+    return [word for word in words if word.text.strip()]
+
+
 _Parts = list[tuple[str, int]]
 """Texts, and of how many tokens."""
 
 
 def _characters(tokens: Sequence[int], tokenizer: Tokenizer) -> _Parts:
     """The fewest tokens at a time that are whole characters."""
-    parts: _Parts = []
+    stream, parts = TextStream(tokenizer), list[tuple[str, int]]()
     begin = 0
-    for end in range(1, len(tokens) + 1):
-        text = tokenizer.decode(list(tokens[begin:end]))
-        is_last = end == len(tokens)
-        if _UNFINISHED not in text or is_last:
+    for end, token in enumerate(tokens, 1):
+        text = stream.add(token)
+        if end == len(tokens):
+            text += stream.rest()
+        if text or end == len(tokens):
             parts.append((text, end - begin))
             begin = end
     return parts

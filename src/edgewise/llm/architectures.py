@@ -365,6 +365,15 @@ HEARING: dict[str, tuple[str, str]] = {
 """The same of models that hear."""
 
 
+SPEECH: dict[str, str] = {
+    "whisper": "Whisper",
+    "parakeet_ctc": "Parakeet CTC",
+    "parakeet_rnnt": "Parakeet RNN-T",
+    "parakeet_tdt": "Parakeet TDT",
+}
+"""By `model_type`, models that write what is said as transformers does."""
+
+
 def architecture_of(model_type: str) -> Architecture | None:
     """None for one that is not tested."""
     return next((row for row in ARCHITECTURES if model_type in row.model_types), None)

@@ -7,6 +7,11 @@ bands on Slaney's mel scale with equal areas, log10, at most 8 below the largest
 Gemma's (Universal Speech Model), source: the feature extractor of Gemma 4 in `transformers`:
 windows of 20 ms that begin half a window before the sound, magnitudes, bands on the mel scale of
 HTK, log(x + 0.001), and zeros where a window is not within the sound.
+
+NeMo's, which Parakeet takes, source: the feature extractor of Parakeet in `transformers`: from
+each sample 0.97 of the one before is taken, windows of 25 ms (Hann, symmetric) every 10 ms, bands
+on Slaney's mel scale with equal areas, natural logarithms, and in each band the mean 0 and the
+standard deviation 1 over the sound.
 """
 
 from __future__ import annotations
@@ -16,7 +21,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FRAMES_PER_SECOND", "RATE", "log_mel", "log_mel_of_all", "log_mel_semicausal"]
+__all__ = [
+    "FRAMES_PER_SECOND",
+    "RATE",
+    "log_mel",
+    "log_mel_normalized",
+    "log_mel_of_all",
+    "log_mel_semicausal",
+]
 
 RATE = 16_000
 """Samples a second."""
@@ -51,7 +63,8 @@ def log_mel_of_all(sound: Any, bands: int) -> Any:
     levels = np.empty((bands, count), dtype=np.float32)
     for first in range(0, count, _BLOCK):
         power = np.abs(np.fft.rfft(pieces[first : first + _BLOCK] * window, axis=-1)) ** 2
-        levels[:, first : first + _BLOCK] = np.log10(np.maximum(_filters(bands) @ power.T, 1e-10))
+        loudness = _filters(bands, _WINDOW) @ power.T
+        levels[:, first : first + _BLOCK] = np.log10(np.maximum(loudness, 1e-10))
     np.maximum(levels, levels.max() - 8, out=levels)
     return (levels + 4) / 4
 
@@ -78,6 +91,33 @@ def log_mel_semicausal(sound: Any, bands: int, frames: int) -> Any:
     return levels
 
 
+_EMPHASIS, _GUARD = 0.97, 2.0**-24
+"""NeMo's; the second is added to what logarithms are taken of."""
+
+
+def log_mel_normalized(sound: Any, bands: int) -> Any:
+    """sound: float [samples] at 16 kHz, -1 to 1. Returns float32 [frames, bands], of as many whole
+    hops as there are."""
+    given = np.asarray(sound, dtype=np.float32).reshape(-1)
+    count = len(given) // _HOP
+    levels = np.empty((count, bands), dtype=np.float32)
+    if count == 0:
+        return levels
+    flat = np.concatenate([given[:1], given[1:] - np.float32(_EMPHASIS) * given[:-1]])
+    padded = np.pad(flat, _WINDOW // 2)
+    pieces = np.lib.stride_tricks.sliding_window_view(padded, _WINDOW)[::_HOP][:count]
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(_WINDOW) / (_WINDOW - 1))
+    filters = _filters(bands, _TRANSFORM).T
+    for first in range(0, count, _BLOCK):
+        part = np.s_[first : first + _BLOCK]
+        power = np.abs(np.fft.rfft(pieces[part] * window, n=_TRANSFORM, axis=-1)) ** 2
+        levels[part] = np.log(power @ filters + _GUARD)
+    spread = levels.std(0, ddof=1, dtype=np.float64) if count > 1 else np.zeros(bands)
+    levels -= levels.mean(0, dtype=np.float64)
+    levels /= spread + 1e-5
+    return levels
+
+
 @lru_cache(maxsize=4)
 def _plain_filters(bands: int) -> Any:
     """[bands, frequencies]: triangles of height 1 on HTK's scale."""
@@ -87,10 +127,10 @@ def _plain_filters(bands: int) -> Any:
 
 
 @lru_cache(maxsize=4)
-def _filters(bands: int) -> Any:
-    """[bands, frequencies]: triangles whose areas are equal."""
+def _filters(bands: int, size: int) -> Any:
+    """[bands, frequencies] for a transform of so many samples: triangles whose areas are equal."""
     edges = _hertz(np.linspace(0, _mel(RATE / 2), bands + 2))
-    frequencies = np.linspace(0, RATE / 2, _WINDOW // 2 + 1)
+    frequencies = np.linspace(0, RATE / 2, size // 2 + 1)
     return _triangles(edges, frequencies) * (2 / (edges[2:] - edges[:-2]))[:, None]
 
 

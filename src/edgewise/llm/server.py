@@ -9,6 +9,7 @@ from typing import Any
 from edgewise.llm.chat import Chat, tokenizer_folder
 from edgewise.llm.constraint import GrammarTokens
 from edgewise.llm.generator import Generator
+from edgewise.llm.speech import is_speech_model
 from edgewise.llm.text import Tokenizer, check_fit, load_tokenizer
 from edgewise.runtime import Runtime
 
@@ -32,9 +33,9 @@ def make_application(
     transcriber: str | Path | None = None,
     threads: int | None = None,
 ) -> Any:
-    """An ASGI application; see `serving`. model: a language model, or a Whisper, which is then all
-    that is served. body_bytes: most of a request; None for 1 MiB, 16 for a model that sees, or 25
-    for speech. ModuleNotFoundError without starlette, ValueError and FileNotFoundError as
+    """An ASGI application; see `serving`. model: a language model, or one of speech, which is then
+    all that is served. body_bytes: most of a request; None for 1 MiB, 16 for a model that sees, or
+    25 for speech. ModuleNotFoundError without starlette, ValueError and FileNotFoundError as
     `Generator` and `load_tokenizer`."""
     try:
         from edgewise.llm.pool import Limits
@@ -45,7 +46,7 @@ def make_application(
             f"[serve] needs the package {missing.name}; try pip install 'edgewise[llm,serve]'",
             name=missing.name,
         ) from None
-    if "get_suppress_ids" in Runtime.get().load_program(model).method_names:
+    if is_speech_model(Runtime.get().load_program(model)):
         heard = Transcriptions(model, threads=threads)
         limits = Limits(body_bytes or _BYTES_OF_SPEECH, waiting)
         return application(Served(name, [], api_key=api_key, limits=limits, hear=heard))

@@ -214,9 +214,9 @@ class TextStream:
         self._tokens = [token for token in before[-4:] if token < tokenizer.size]
         self._told = tokenizer.decode(self._tokens)
 
-    def add(self, token: int) -> str:
+    def add(self, *tokens: int) -> str:
         """What can be told now; "" in the middle of a character."""
-        self._tokens.append(token)
+        self._tokens.extend(tokens)
         text = self._tokenizer.decode(self._tokens)
         if text.endswith("\ufffd"):
             return ""

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from edgewise.llm.alignment import align
+from edgewise.llm.alignment import Word, align, words_of
 from edgewise.llm.calls import constants
 from edgewise.llm.mel import FRAMES_PER_SECOND, RATE, log_mel, log_mel_of_all
 from edgewise.llm.text import Tokenizer
@@ -20,7 +20,7 @@ from edgewise.llm.timestamps import FRAMES_PER_STEP, STEP, Segment, Timestamps
 from edgewise.runtime import Program, Runtime
 from edgewise.sounds import read_sound
 
-__all__ = ["Fallback", "Transcriber", "begin_of", "beginning", "prompt_of", "read_speech"]
+__all__ = ["Fallback", "Transcriber", "beginning", "read_speech"]
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,13 @@ class _Attempt:
 class Transcriber:
     """A program of `lower_whisper`, with `encode` and `forward`.
 
-    Raises ValueError if the program is another one, and as `Runtime.load_program`.
+    tokenizer: the model's, for languages and prompts. Raises ValueError if the program is another
+    one, and as `Runtime.load_program`.
     """
 
-    def __init__(self, path: str | Path, *, threads: int | None = None) -> None:
+    def __init__(
+        self, path: str | Path, tokenizer: Tokenizer | None = None, *, threads: int | None = None
+    ) -> None:
         program = Runtime.get().load_program(path, threads=threads)
         if not {"encode", "forward", "get_suppress_ids"} <= program.method_names:
             raise ValueError(
@@ -69,6 +72,7 @@ class Transcriber:
         """Most tokens of a text, with those it begins with."""
         self.vocab_size = int(constants(program, "get_vocab_size")[0])
         """Tokens are from 0 to below this."""
+        self.tokenizer = tokenizer
         self.start_ids = [int(t) for t in constants(program, "get_bos_id")]
         """What a text begins with."""
         self.eos_ids = frozenset(int(t) for t in constants(program, "get_eos_ids"))
@@ -86,6 +90,11 @@ class Transcriber:
         self._forward = self._session.load_method("forward")
 
     @property
+    def tells_times(self) -> bool:
+        """Whether segments have times."""
+        return self.times is not None
+
+    @property
     def tells_words(self) -> bool:
         """Whether the file tells when each token is said."""
         return bool(self._median_width) and self.times is not None
@@ -94,6 +103,48 @@ class Transcriber:
     def _align(self) -> Any:
         """Loaded when words are asked for."""
         return self._session.load_method("align")
+
+    def begin(
+        self, sound: Any, language: str | None, translate: bool
+    ) -> tuple[list[int], str | None]:
+        """What the text of a sound begins with, and its language: the one that is heard where none
+        is told. ValueError as of `beginning`, or without a tokenizer."""
+        tokenizer = self.tokenizer
+        if tokenizer is None:
+            if language is not None or translate:
+                raise ValueError("[transcribe] languages need a tokenizer; try --tokenizer")
+            return list(self.start_ids), None
+        if self.times is not None and not self.language_ids:
+            # Tokenizers of English models know other languages all the same.
+            if language not in (None, "en") or translate:
+                raise _one_language(language)
+            return list(self.start_ids), language
+        if language is None and self.language_ids:
+            token = self.detect_language(self.features(sound))
+            language = tokenizer.decode([token], special=True).strip().strip("<|>")
+        begin = beginning(tokenizer, self.start_ids, language, translate, self.tells_times)
+        return begin, language
+
+    def prompt_ids(self, text: str | None) -> list[int]:
+        """Tokens of a text that stands before what is said: names, spellings, a style. Of a long
+        one its end, as much as half of the context holds. ValueError if the model takes none, or
+        without a tokenizer."""
+        if not text or not text.strip():
+            return []
+        if self.tokenizer is None:
+            raise ValueError("[transcribe] a prompt needs a tokenizer; try --tokenizer")
+        before = self.tokenizer.token_to_id("<|startofprev|>")
+        if before is None:
+            raise ValueError("[transcribe] the model takes no prompt; try without")
+        words = self.tokenizer.encode(" " + text.strip(), special=False)
+        return [before, *words[-(self.max_context_len // 2 - 1) :]]
+
+    def words(self, segment: Segment, language: str | None) -> list[Word]:
+        """Those of a segment with times of tokens, as of `words_of`. ValueError without a
+        tokenizer."""
+        if self.tokenizer is None:
+            raise ValueError("[transcribe] words need a tokenizer; try --tokenizer")
+        return words_of(segment.tokens, segment.token_times, self.tokenizer, language)
 
     def generate(
         self,
@@ -108,7 +159,7 @@ class Transcriber:
 
         features: float32 [1, bands, frames]. start: what the text begins with, such as a language
         and a task; the model's own beginning if empty. times: as `Timestamps` has them. prompt:
-        what stands before the text, as of `prompt_of`. ValueError if they do not fit the model.
+        what stands before the text, as of `prompt_ids`. ValueError if they do not fit the model.
         """
         features = self._checked(features)
         if times and self.times is None:
@@ -369,39 +420,6 @@ def beginning(
 def _one_language(language: str | None) -> ValueError:
     told = language or "translate"
     return ValueError(f"[transcribe] the model has one language and task; got {told}")
-
-
-def begin_of(
-    transcriber: Transcriber,
-    tokenizer: Tokenizer,
-    sound: Any,
-    language: str | None,
-    translate: bool,
-) -> tuple[list[int], str | None]:
-    """What the text of a sound begins with, and its language: the one that is heard where none is
-    told. ValueError as of `beginning`."""
-    if transcriber.times is not None and not transcriber.language_ids:
-        # Tokenizers of English models know other languages all the same.
-        if language not in (None, "en") or translate:
-            raise _one_language(language)
-        return list(transcriber.start_ids), language
-    if language is None and transcriber.language_ids:
-        token = transcriber.detect_language(transcriber.features(sound))
-        language = tokenizer.decode([token], special=True).strip().strip("<|>")
-    has_times = transcriber.times is not None
-    return beginning(tokenizer, transcriber.start_ids, language, translate, has_times), language
-
-
-def prompt_of(transcriber: Transcriber, tokenizer: Tokenizer, text: str | None) -> list[int]:
-    """Tokens of a text that stands before what is said: names, spellings, a style. Of a long one
-    its end, as much as half of the context holds. ValueError if the model takes none."""
-    if not text or not text.strip():
-        return []
-    before = tokenizer.token_to_id("<|startofprev|>")
-    if before is None:
-        raise ValueError("[transcribe] the model takes no prompt; try without")
-    words = tokenizer.encode(" " + text.strip(), special=False)
-    return [before, *words[-(transcriber.max_context_len // 2 - 1) :]]
 
 
 def read_speech(source: str | Path | BinaryIO, *, most_seconds: float | None = None) -> Any:

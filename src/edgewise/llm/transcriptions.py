@@ -14,14 +14,14 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from edgewise.llm.alignment import words_of
 from edgewise.llm.chat import tokenizer_folder
 from edgewise.llm.mel import RATE
 from edgewise.llm.requests import RequestError
+from edgewise.llm.speech import load_speech_model
 from edgewise.llm.subtitles import FORMATS, head_of
-from edgewise.llm.text import load_tokenizer
+from edgewise.llm.text import TextStream, load_tokenizer
 from edgewise.llm.timestamps import Segment
-from edgewise.llm.transcriber import Fallback, Transcriber, begin_of, prompt_of, read_speech
+from edgewise.llm.transcriber import Fallback, read_speech
 
 __all__ = [
     "SpeechEvents",
@@ -58,7 +58,7 @@ class TranscriptionRequest:
 
 
 class Transcriptions:
-    """Answers requests with a file of `lower_whisper`, one after the other.
+    """Answers requests with a file that `load_speech_model` reads, one after the other.
 
     Its tokenizer is in the folder beside it: FileNotFoundError if there is none.
     ModuleNotFoundError without the package that reads forms.
@@ -77,8 +77,8 @@ class Transcriptions:
                 f"[transcriber] its tokenizer must be in a folder beside it; got none at "
                 f"{Path(path).with_suffix('.tokenizer')}"
             )
-        self._transcriber = Transcriber(path, threads=threads)
         self._tokenizer = load_tokenizer(folder)
+        self._model = load_speech_model(path, self._tokenizer, threads=threads)
         self._lock = threading.Lock()
 
     def answer(self, asked: TranscriptionRequest, translate: bool) -> Response:
@@ -86,12 +86,13 @@ class Transcriptions:
         samples = self._samples(asked)
         with self._lock:
             language, segments = self._hear(asked, samples, translate)
-            said = [(one, self._tokenizer.decode(one.tokens)) for one in segments]
+            stream = TextStream(self._tokenizer)
+            said = [(one, stream.add(*one.tokens)) for one in segments]
             words = [
                 {"word": word.text.strip(), "start": word.start, "end": word.end}
                 for one, _ in said
-                if one.token_times
-                for word in words_of(one.tokens, one.token_times, self._tokenizer, language)
+                if "word" in asked.times and one.token_times
+                for word in self._model.words(one, language)
             ]
         text = "".join(part for _, part in said).strip()
         if asked.format == "text":
@@ -118,22 +119,22 @@ class Transcriptions:
         """The text's pieces, then all of it, as a stream of the interface has them. Errors are
         those of `answer`, before the first piece."""
         samples = self._samples(asked)
-        text = ""
+        text, stream = "", TextStream(self._tokenizer)
         with self._lock:
             _, segments = self._hear(asked, samples, translate)
             for one in segments:
-                piece = self._tokenizer.decode(one.tokens)
+                piece = stream.add(*one.tokens)
                 piece = piece if text else piece.lstrip()
                 text += piece
                 yield {"type": "transcript.text.delta", "delta": piece}
         yield {"type": "transcript.text.done", "text": text.strip()}
 
     def _samples(self, asked: TranscriptionRequest) -> Any:
-        if asked.format in FORMATS and self._transcriber.times is None:
+        if asked.format in FORMATS and not self._model.tells_times:
             raise RequestError(
                 "[serve] the model tells no times; try response_format json", 400, "response_format"
             )
-        if "word" in asked.times and not self._transcriber.tells_words:
+        if "word" in asked.times and not self._model.tells_words:
             raise RequestError(
                 "[serve] the model does not tell when words are said; try segment",
                 400,
@@ -146,11 +147,9 @@ class Transcriptions:
     ) -> tuple[str | None, Iterator[Segment]]:
         """The language, and segments as they are heard."""
         fallback = Fallback((asked.temperature,)) if asked.temperature else Fallback()
-        start, language = begin_of(
-            self._transcriber, self._tokenizer, samples, asked.language, translate
-        )
-        prompt = prompt_of(self._transcriber, self._tokenizer, asked.prompt)
-        segments = self._transcriber.transcribe(
+        start, language = self._model.begin(samples, asked.language, translate)
+        prompt = self._model.prompt_ids(asked.prompt)
+        segments = self._model.transcribe(
             samples, start, fallback=fallback, prompt=prompt, token_times="word" in asked.times
         )
         return language, segments

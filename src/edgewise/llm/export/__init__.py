@@ -11,10 +11,12 @@ import torch
 
 from edgewise.edge.export import export_module
 from edgewise.emit.config import ExecutorchBackendConfig, MemoryPlanningConfig
+from edgewise.llm.architectures import SPEECH
 from edgewise.llm.audio import AudioPrompt
 from edgewise.llm.export.audio_tower import AudioTower
 from edgewise.llm.export.loading import load_model, random_model, text_part
 from edgewise.llm.export.model import CachedLlama
+from edgewise.llm.export.parakeet import PARAKEETS, lower_parakeet
 from edgewise.llm.export.prefix_methods import model_id, prefix_methods
 from edgewise.llm.export.quantization import Recipe, quantize_model
 from edgewise.llm.export.sources import save_gguf_tokenizer
@@ -124,6 +126,7 @@ def lower_model(
     int8_cache: bool = False,
     images: VisionEncoder | None = None,
     audio: AudioTower | None = None,
+    audio_seconds: float | None = None,
 ) -> ExecutorchProgramManager:
     """The model, quantized or not, with a cache of `max_context_len` slots.
 
@@ -135,7 +138,9 @@ def lower_model(
     what the model sees and hears; the program then has the methods of `media_methods` in the place
     of forward, and a call takes as many tokens as an image or a window of sound has at least.
 
-    A Whisper becomes what `lower_whisper` makes of it, with at most its own positions.
+    A Whisper becomes what `lower_whisper` makes of it, with at most its own positions, a Parakeet
+    what `lower_parakeet` does, which has no context; audio_seconds is the latter's longest sound of
+    one call, 30 unless told.
 
     The program has the method `forward(tokens, input_pos)`, see `CachedDecoder`, and constant
     methods under the names that ExecuTorch's runner reads. A context that is longer than the
@@ -151,11 +156,20 @@ def lower_model(
         known = ", ".join(KV_CACHE_DTYPES)
         raise ValueError(f"[export] kv_cache_dtype must be one of {known}; got {kv_cache_dtype!r}")
     cache_dtype = KV_CACHE_DTYPES[kv_cache_dtype]
+    is_asked_more = batch > 1 or all_logits or cache_dtype != torch.float32 or prefix
+    if config.model_type in SPEECH and is_asked_more:
+        raise ValueError(
+            f"[export] a {SPEECH[config.model_type]} has no batch, all_logits, kv_cache_dtype "
+            f"or prefix"
+        )
+    if config.model_type in PARAKEETS:
+        return lower_parakeet(model, seconds=audio_seconds)
+    if audio_seconds is not None:
+        raise ValueError(
+            f"[export] audio_seconds is for Parakeets; got a {config.model_type}; try "
+            f"read_audio_processor for models that hear"
+        )
     if config.model_type == "whisper":
-        if batch > 1 or all_logits or cache_dtype != torch.float32 or prefix:
-            raise ValueError(
-                "[export] a Whisper has no batch, all_logits, kv_cache_dtype or prefix"
-            )
         from edgewise.llm.export.speech import lower_whisper
 
         context = min(max_context_len, config.max_target_positions)

@@ -9,10 +9,12 @@ from typing import Any
 
 import torch
 
-from edgewise.llm.architectures import HEARING
+from edgewise.files import read_json
+from edgewise.llm.architectures import HEARING, SPEECH
 from edgewise.llm.config import read_config
 from edgewise.llm.export.gguf_models import FAMILIES, GgufFile
 from edgewise.llm.export.mlx_weights import text_config
+from edgewise.llm.export.parakeet import PARAKEETS, check_features
 from edgewise.llm.export.sources import float_weights, open_gguf, quantization_of
 
 __all__ = ["load_model", "media_of", "random_model", "text_part"]
@@ -75,6 +77,8 @@ def load_model(checkpoint: str | Path, *, media: Collection[str] = ()) -> Any:
         )
     config = read_config(str(directory))
     about = quantization_of(config)
+    if config.get("model_type") in PARAKEETS:
+        check_features(_feature_settings(directory))
     try:
         if about is not None:
             others = ("quantization", "quantization_config")
@@ -103,6 +107,21 @@ def load_model(checkpoint: str | Path, *, media: Collection[str] = ()) -> Any:
         ) from failure
     _check_whole(report["missing_keys"], checkpoint)
     return _asked_part(model, media).eval()
+
+
+def _feature_settings(directory: Path) -> dict[str, Any]:
+    """Of the checkpoint's feature extractor; empty if it has none."""
+    for name in ("processor_config.json", "preprocessor_config.json"):
+        file = directory / name
+        if file.is_file():
+            try:
+                told = read_json(file.read_bytes())
+                return dict(told.get("feature_extractor", told))
+            except (AttributeError, TypeError, ValueError) as failure:
+                raise ValueError(
+                    f"[checkpoint] {file.name} must hold settings as JSON; got {failure}"
+                ) from None
+    return {}
 
 
 def _load_gguf(path: Path) -> Any:
@@ -256,14 +275,22 @@ def _asked_part(model: Any, media: Collection[str]) -> Any:
     return model if media else text_part(model)
 
 
+_CLASSES_OF_SPEECH = {
+    "whisper": "AutoModelForSpeechSeq2Seq",
+    "parakeet_ctc": "AutoModelForCTC",
+    "parakeet_rnnt": "AutoModelForRNNT",
+    "parakeet_tdt": "AutoModelForTDT",
+}
+
+
 def _class_for(kind: str, media: Collection[str] = ()) -> Any:
     """The class of `transformers` that makes models of a `model_type`; with what sees or hears, if
     there is a choice."""
     import transformers
     from transformers.models.auto import modeling_auto as auto
 
-    if kind == "whisper":
-        return transformers.AutoModelForSpeechSeq2Seq
+    if kind in SPEECH:
+        return getattr(transformers, _CLASSES_OF_SPEECH[kind])
     if media or kind not in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         if kind in auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
             return transformers.AutoModelForImageTextToText

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from edgewise.llm.export.experts import with_linear_experts
+from edgewise.llm.export.parakeet import PARAKEETS, with_linear_convolutions
 from edgewise.quantize._torchao import (
     Int8DynamicActivationIntxWeightConfig,
     IntxWeightOnlyConfig,
@@ -92,6 +93,12 @@ def quantize_model(
     another linear layer, or methods and calibration do not fit.
     """
     _check_methods(recipe, methods, calibration)
+    if model.config.model_type in PARAKEETS:
+        if methods:
+            raise ValueError(
+                f"[quantize] methods are for models of texts; got a {model.config.model_type}"
+            )
+        model = with_linear_convolutions(model)
     model = with_linear_experts(model)
     known = {name for name, _ in model.named_modules()}
     unknown = [name for name in recipe.keep_float if name not in known]
@@ -178,6 +185,8 @@ def _without_cache(model: Any) -> Iterator[None]:
 def _indexed_tables(model: Any) -> list[str]:
     """Embeddings that may read their weight by other ways than those of the words do, such as those
     of Whisper's positions."""
+    if model.config.model_type in PARAKEETS:
+        return []
     words = model.get_input_embeddings()
     return [
         name
