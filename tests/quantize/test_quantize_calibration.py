@@ -16,6 +16,7 @@ from edgewise.backends.xnnpack import XNNPACKQuantizer, get_symmetric_quantizati
 from edgewise.quantize import checks
 from edgewise.quantize._torchao import convert_pt2e, prepare_pt2e
 from edgewise.quantize.calibration import as_batch, calibrate
+from edgewise.quantize.methods.registry import METHODS as REGISTERED
 
 X = torch.randn(2, 8)
 CONFIG = get_symmetric_quantization_config(is_per_channel=True)
@@ -116,6 +117,74 @@ class Shared(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cat([x, x + 1, x.log() * 2]).reshape(-1)
+
+
+class Chosen(nn.Module):
+    """Computes with the rows that begin with a positive number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(nn.functional.gelu(self.norm(self.first(x[x[:, 0] > 0]))))
+
+
+SOME = torch.randn(12, 8, generator=torch.Generator().manual_seed(0))
+NONE = -SOME.abs()
+METHODS = (None, *([name] for name in sorted(REGISTERED) if name != "awq"))
+
+
+@pytest.mark.parametrize("methods", METHODS, ids=str)
+def test_batches_that_leave_nothing_tell_nothing(methods: list[str] | None) -> None:
+    """Beside others, and where methods look at no others."""
+    torch.manual_seed(0)
+    model = Chosen().eval()
+    options: dict[str, Any] = {} if methods is None else {"methods": methods}
+    for batches in ([NONE, SOME], [SOME, NONE], [NONE] * 33 + [SOME]):
+        program = compile(batches, model, SOME, **options)
+        (got,) = [torch.as_tensor(edgewise.load(program.buffer)(SOME))]
+        with torch.no_grad():
+            want = model(SOME)
+        assert float((got - want).norm() / want.norm()) < 0.02
+    with pytest.raises(ValueError, match=r"\[index: .* must show values; got no elements"):
+        compile([NONE], model, SOME, **options)
+
+
+def test_pieces_whose_sizes_data_decide() -> None:
+    """They are not slices with numbers that no node computes."""
+
+    class Pieces(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(8, 4), nn.Linear(8, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            count: Any = (x[:, 0] > 0).sum().item()
+            torch._check(count >= 0)
+            torch._check(count <= x.shape[0])
+            some, others = x.split([count, x.shape[0] - count])
+            return torch.cat([self.first(some), self.last(others)])
+
+    torch.manual_seed(0)
+    model = Pieces().eval()
+    program = compile([SOME], model, SOME)
+    with torch.no_grad():
+        want = model(SOME)
+    got = torch.as_tensor(edgewise.load(program.buffer)(SOME))
+    assert float((got - want).norm() / want.norm()) < 0.02
+
+
+def test_what_has_no_elements_at_all_is_not_asked_for_any() -> None:
+    class Growing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cat([torch.zeros(0, 8), self.fc(x)])
+
+    compile([X], Growing().eval())
 
 
 def test_what_is_not_finite_is_named() -> None:

@@ -37,12 +37,14 @@ def _module(parameter: str) -> str:
 
 @contextmanager
 def watched_activations(prepared: GraphModule) -> Iterator[None]:
-    """While calibrating: ValueError where an observer is shown NaN or infinity, with the node.
+    """While calibrating: ValueError where an observer is shown NaN or infinity, or behind it where
+    one was shown no elements at all, with the node.
 
     Afterwards a warning for results of which a fixed scale (of sigmoid, tanh, softmax) leaves
     nothing: none was as large as a step of it.
     """
     hooks = []
+    empty: dict[Node, bool] = {}
     seen: dict[Node, tuple[float, float]] = {}
     for observer, sources in _observed(prepared).items():
         # One that several values share is called once for each of them, in the graph's order.
@@ -54,6 +56,8 @@ def watched_activations(prepared: GraphModule) -> Iterator[None]:
             shown: Iterator[Node] = shown,
         ) -> None:
             source, value = next(shown), given[0]
+            if _is_chosen_by_data(source):
+                empty[source] = value.numel() == 0 and empty.get(source, True)
             if value.is_floating_point() and not is_finite(value):
                 raise ValueError(
                     f"{at_node(source)} calibration must show finite values; got NaN or infinity; "
@@ -69,6 +73,11 @@ def watched_activations(prepared: GraphModule) -> Iterator[None]:
     finally:
         for hook in hooks:
             hook.remove()
+    for source in (node for node, is_empty in empty.items() if is_empty):
+        raise ValueError(
+            f"{at_node(source)} calibration must show values; got no elements in any batch; try "
+            f"batches of which something is left here, or keep_float for the module"
+        )
     for source, (most, step) in seen.items():
         if 0 < most < step:
             warnings.warn(
@@ -77,6 +86,12 @@ def watched_activations(prepared: GraphModule) -> Iterator[None]:
                 f"keep_float for the module",
                 stacklevel=2,
             )
+
+
+def _is_chosen_by_data(node: Node) -> bool:
+    """Whether it depends on the data how many elements a value has."""
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and not all(isinstance(n, int) for n in value.shape)
 
 
 def is_finite(value: torch.Tensor) -> bool:

@@ -355,7 +355,10 @@ def _replace_pieces(
         args = arguments(node)
         source, dim = args["self"], int(args["dim"])
         shape = source.meta["val"].shape
-        if not isinstance(shape[dim], int) or not all(map(is_getitem, node.users)):
+        # Sizes that data decide have no node here that computes them.
+        pieces = [one.shape[dim] for one in node.meta["val"] if one.dim() == len(shape)]
+        is_known = all(isinstance(size, int) for size in [shape[dim], *pieces])
+        if not is_known or not all(map(is_getitem, node.users)):
             continue
         for item in list(node.users):
             with model.graph.inserting_before(item):

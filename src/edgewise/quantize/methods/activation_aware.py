@@ -47,11 +47,12 @@ def awq(
         return False
     axes = {group.norm: group.norm.meta["val"].dim() - 1 for group in groups}
     means = mean_by_channel(model, axes, held, magnitudes=True)
+    groups = [group for group in groups if group.norm in means]
     second = moments(model, [group.layers[0] for group in groups], held)
     for group in groups:
         seen = means[group.norm].float()
         group.divide(_best_factors(group, seen, second[group.layers[0].node][0], group_size, bits))
-    return True
+    return bool(groups)
 
 
 def awq_factors(mean: Tensor, alpha: float) -> Tensor:

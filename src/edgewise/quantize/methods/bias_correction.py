@@ -35,6 +35,7 @@ def correct_biases(prepared: GraphModule, batches: Iterable[Sequence[Any]]) -> b
     found = list(observed_layers(prepared))
     axes = {one.layer.activation: one.layer.channel_axis for one in found}
     means = mean_by_channel(prepared, axes, batches) if axes else {}
+    found = [one for one in found if one.layer.activation in means]
     for one in found:
         shift = bias_shift(one.layer, one.rounded() - one.layer.stored, means[one.layer.activation])
         _subtract(one.layer, shift)

@@ -53,6 +53,8 @@ def scale_outputs(
     largest = largest_by_channel(model, axes, batches) if axes else {}
     changed = False
     for layer in layers:
+        if layer.node not in largest:
+            continue
         seen = largest[layer.node]
         top = seen.amax()
         if top < uneven * seen.median() or not bool(top > 0):

@@ -98,8 +98,8 @@ def smooth(
     largest = largest_by_channel(model, axes, batches) if axes else {}
     changed = False
     for group in groups:
-        seen = largest[group.norm]
-        if seen.amax() < outlier * seen.median():
+        seen = largest.get(group.norm)
+        if seen is None or seen.amax() < outlier * seen.median():
             continue
         group.divide(smoothing_factors(seen, group.largest_weights(), alpha))
         changed = True

@@ -16,7 +16,8 @@ Tensor = torch.Tensor
 def watch(
     model: GraphModule, watched: Mapping[Node, Callable[[Tensor], None]], batches: Batches
 ) -> None:
-    """Runs the graph on each batch and hands the values of the watched nodes on."""
+    """Runs the graph on each batch and hands the values of the watched nodes on, but for those
+    without elements, of which data that choose have left nothing."""
     runner = _Watching(model, watched)
     with torch.no_grad():
         for batch in batches:
@@ -26,7 +27,8 @@ def watch(
 def largest_by_channel(
     model: GraphModule, axes: Mapping[Node, int], batches: Batches
 ) -> dict[Node, Tensor]:
-    """Of each node the largest magnitude along the channels of its axis: [channels]."""
+    """Of each node the largest magnitude along the channels of its axis: [channels]. Those that
+    no batch leaves any elements of are missing."""
     found: dict[Node, Tensor] = {}
 
     def look(node: Node, value: Tensor) -> None:
@@ -40,7 +42,8 @@ def largest_by_channel(
 def mean_by_channel(
     model: GraphModule, axes: Mapping[Node, int], batches: Batches, magnitudes: bool = False
 ) -> dict[Node, Tensor]:
-    """Of each node the mean (of magnitudes) along the channels of its axis, in float64."""
+    """Of each node the mean (of magnitudes) along the channels of its axis, in float64. Those that
+    no batch leaves any elements of are missing."""
     sums: dict[Node, Tensor] = {}
     counts: dict[Node, int] = dict.fromkeys(axes, 0)
 
@@ -68,7 +71,7 @@ class _Watching(Interpreter):
     def run_node(self, n: Node) -> Any:
         value = super().run_node(n)
         look = self._watched.get(n)
-        if look is not None and isinstance(value, Tensor):
+        if look is not None and isinstance(value, Tensor) and value.numel() > 0:
             look(value)
         return value
 
