@@ -4,6 +4,7 @@ import argparse
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -56,16 +57,18 @@ def measure(
     calls: list[list[Any]],
     rounds: int,
     method: str = "forward",
+    methods: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[dict[str, list[float]], dict[str, Any]]:
     """Seconds of the last of the calls by name, a round each; and the first 4,096 of its numbers.
 
     script: serves a `Handler` for `--worker SIDE`. files: by name, the side and the file.
+    methods: by name, those of files with another one.
     """
     workers = {name: Worker(script, side) for name, (side, _) in files.items()}
     seconds: dict[str, list[float]] = {name: [] for name in files}
     results: dict[str, Any] = {}
     for name, worker in workers.items():
-        worker.ask(do="load", path=str(files[name][1]), method=method)
+        worker.ask(do="load", path=str(files[name][1]), method=methods.get(name, method))
     sent = [[(x.tolist(), str(x.dtype)) for x in call] for call in calls]
     for number in range(rounds + 1):
         for name, worker in workers.items():
@@ -81,13 +84,18 @@ def measure(
     return seconds, results
 
 
-def options_of(script: Path, doc: str, rounds: int) -> argparse.Namespace | None:
-    """Of the command line, with the folder of files made; None for a worker, once it has served."""
+def options_of(script: Path, doc: str, rounds: int, **more: int) -> argparse.Namespace | None:
+    """Of the command line, with the folder of files made; None for a worker, once it has served.
+
+    more: further options, each a number with its default.
+    """
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(script.name, description=doc, formatter_class=raw)
     parser.add_argument("--worker", choices=SIDES, help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    for name, default in more.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
     add_cache_options(parser)
     options = parser.parse_args()
     if options.worker:

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from edgewise.cli import main
+from edgewise.llm.architectures import SPEECH
 from edgewise.llm.export import lower_model, quantize_model
 from edgewise.llm.export.parakeet import lower_parakeet, with_linear_convolutions
 from edgewise.llm.export.quantization import Recipe
@@ -348,6 +349,15 @@ def test_other_spectrograms_are_refused(checkpoint: Path, tmp_path: Path) -> Non
     (tmp_path / "processor_config.json").write_text("[1")
     with pytest.raises(ValueError, match=r"processor_config\.json must hold settings"):
         load_model(tmp_path)
+
+
+def test_the_documentation_names_them() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "llm.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in text.splitlines() if line.count(" | ") == 2]
+    named = {
+        kind.strip("`"): name.strip("| ") for name, kind, _ in rows if kind.strip("`") in SPEECH
+    }
+    assert named == SPEECH
 
 
 def test_files_of_others_are_refused(exported: Path) -> None:
