@@ -179,17 +179,24 @@ def _kind(folder: Path, task: str) -> str:
         return "picture"
     if task in ("text-classification", "token-classification", "fill-mask"):
         return "text"
-    path = folder / "preprocessor_config.json"
-    if not path.is_file():
+    found = _processor_settings(folder)
+    if found is None:
         if task == "feature-extraction":
             return "text"
-        raise FileNotFoundError(f"[compile] {task} needs preprocessor_config.json; got {folder}")
-    found = json.loads(path.read_text())
+        raise FileNotFoundError(
+            f"[compile] {task} needs preprocessor_config.json or processor_config.json; got "
+            f"{folder}"
+        )
     extractor = found.get("feature_extractor_type", "")
     if extractor == "Wav2Vec2FeatureExtractor":
         return "sound"
     if extractor == "WhisperFeatureExtractor":
         return "spectrogram"
+    if extractor == "ParakeetFeatureExtractor":
+        raise ValueError(
+            f"[compile] a Parakeet becomes a file that writes by another command; got {folder}; "
+            f"try edgewise llm export --checkpoint {folder}"
+        )
     if extractor.endswith("ImageProcessor") or "image_processor_type" in found:
         return "picture"
     raise ValueError(
@@ -197,6 +204,19 @@ def _kind(folder: Path, task: str) -> str:
         f"sounds; got {extractor or found.get('processor_class')!r}; try the model itself and its "
         f"inputs"
     )
+
+
+def _processor_settings(folder: Path) -> dict[str, Any] | None:
+    """Of what reads pictures or sounds, which transformers 5 keeps among a processor's; None if the
+    folder says nothing of it."""
+    alone, whole = folder / "preprocessor_config.json", folder / "processor_config.json"
+    if alone.is_file():
+        return dict(json.loads(alone.read_text()))
+    if not whole.is_file():
+        return None
+    found = json.loads(whole.read_text())
+    parts = (found.get(name) for name in ("feature_extractor", "image_processor"))
+    return next((dict(part) for part in parts if part), None)
 
 
 def _has_features(task: str, model: torch.nn.Module) -> bool:

@@ -202,6 +202,40 @@ def test_as_transformers_answers(
     assert loaded([value, value])[1] is not None
 
 
+@pytest.mark.parametrize(
+    ("build", "part", "task", "value"),
+    [
+        (vit, "image_processor", "image-classification", PICTURE),
+        (wav2vec, "feature_extractor", "automatic-speech-recognition", SOUND),
+        (whisper, "feature_extractor", "automatic-speech-recognition", SOUND),
+    ],
+    ids=["vit", "wav2vec", "whisper"],
+)
+def test_settings_among_those_of_a_whole_processor(
+    build: Any, part: str, task: str, value: Any, made: Any, tmp_path: Path
+) -> None:
+    """As `save_pretrained` of a processor writes them in transformers 5."""
+    folder, _ = made(build)
+    answers = []
+    for name in ("alone", "whole"):
+        edgewise.compile(folder, task=task, verbose=False).save(tmp_path / name)
+        answers.append(edgewise.load(tmp_path / name)(value))
+        alone = folder / "preprocessor_config.json"
+        if alone.exists():
+            settings = json.loads(alone.read_text())
+            (folder / "processor_config.json").write_text(json.dumps({part: settings}))
+            alone.unlink()
+    np.testing.assert_equal(answers[1], answers[0])
+
+
+def test_parakeets_are_another_commands(made: Any) -> None:
+    folder, _ = made(wav2vec)
+    settings = {"feature_extractor_type": "ParakeetFeatureExtractor"}
+    (folder / "preprocessor_config.json").write_text(json.dumps(settings))
+    with pytest.raises(ValueError, match="try edgewise llm export --checkpoint"):
+        edgewise.compile(folder, task="automatic-speech-recognition", verbose=False)
+
+
 def test_runs_without_torch_or_transformers(made: Any, tmp_path: Path) -> None:
     folder, _ = made(bert)
     task = "text-classification"
