@@ -9,9 +9,15 @@ from typing import Any
 from torch.fx import GraphModule
 
 from edgewise.lowering import EdgeProgramManager
-from edgewise.lowering.quantized_io import Chosen, constant_name
+from edgewise.lowering.quantized_io import Chosen, constant_name, quantize_io
 
-__all__ = ["QuantizeInputs", "QuantizeOutputs", "RemoveIOQuantOpsPass"]
+__all__ = [
+    "QuantizeInputs",
+    "QuantizeOutputs",
+    "RemoveIOQuantOpsPass",
+    "extract_io_quant_params",
+    "get_config_method_name",
+]
 
 
 class QuantizeIOPass:
@@ -76,6 +82,27 @@ class RemoveIOQuantOpsPass(QuantizeIOPass):
 
     inputs = True
     outputs = True
+
+
+def extract_io_quant_params(
+    edge_prog: EdgeProgramManager,
+    *,
+    input_idxs: Sequence[int] = (0,),
+    output_idxs: Sequence[int] = (0,),
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """The scale and zero point of each input and output that is named by index, by their nodes'
+    names: {"inputs": {"x": {"scale": ..., "zero_point": ...}}, "outputs": {...}}. The program
+    stays as it is. EdgewiseError if one is not quantized with one scale."""
+    program = edge_prog.exported_program()
+    signature = program.graph_signature
+    names = {"input": signature.user_inputs, "output": signature.user_outputs}
+    found: dict[str, dict[str, dict[str, Any]]] = {"inputs": {}, "outputs": {}}
+    for border in quantize_io(program, list(input_idxs), list(output_idxs))[1]:
+        found[f"{border.kind}s"][str(names[border.kind][border.index])] = {
+            "scale": float(border.quantized.scale),
+            "zero_point": int(border.quantized.zero_point),
+        }
+    return found
 
 
 def get_config_method_name(

@@ -166,7 +166,7 @@ ROWS = (
     Row(
         "executorch.exir.passes.quantize_io_pass",
         "edgewise.compat.quantized_io",
-        "QuantizeInputs QuantizeOutputs get_config_method_name",
+        "QuantizeInputs QuantizeOutputs extract_io_quant_params get_config_method_name",
     ),
     # what scripts take of helpers
     Row("executorch.extension.export_util", _SCRIPTS, _EXPORT_UTIL),

@@ -19,6 +19,7 @@ from executorch.exir.backend.backend_api import to_backend
 from executorch.exir.passes.quantize_io_pass import (
     QuantizeInputs,
     QuantizeOutputs,
+    extract_io_quant_params,
     get_config_method_name,
 )
 from executorch.extension.export_util.utils import export_to_edge, save_pte_program
@@ -47,6 +48,9 @@ scale, zero = (
     module.run_method(get_config_method_name(None, kind, 0, key), ())[0]
     for kind, key in (("input", "scale"), ("input", "zp"))
 )
+told = extract_io_quant_params(edge, input_idxs=(0,), output_idxs=(0,))
+assert list(told["inputs"].values()) == [{"scale": scale, "zero_point": zero}]
+assert list(told["outputs"].values())[0]["scale"] == module.run_method("output0_scale", ())[0]
 stored = (x / scale + zero).round().clamp(-128, 127).to(torch.int8)
 (y,) = module.forward((stored,))
 assert y.dtype == torch.int8
