@@ -207,6 +207,15 @@ def vocabulary(folder: Path, kind: str = "TDT") -> Path:
     return folder
 
 
+class Wide:
+    """A tokenizer of one sentence, without spaces."""
+
+    size = 1
+
+    def decode(self, tokens: list[int], *, special: bool = False) -> str:
+        return "".join("好。"[at % 2] for at in range(len(tokens)))
+
+
 def test_sentences_and_pauses_end_segments(tmp_path: Path) -> None:
     words = load_tokenizer(vocabulary(tmp_path))
     hello, world, stop, it, s, three, five, so = 2, 3, 4, 5, 7, 8, 9, 11
@@ -224,6 +233,8 @@ def test_sentences_and_pauses_end_segments(tmp_path: Path) -> None:
     ]
     by_pauses = list(Said(spoken, None).transcribe(np.zeros(40 * 1280, np.float32)))
     assert [one.tokens for one in by_pauses] == [tokens[:10], tokens[10:]]
+    wide = Recognizer.transcribe(Said([Spoken(0, at, at + 1) for at in range(4)], Wide()), sound(1))
+    assert [len(one.tokens) for one in wide] == [2, 2]
     few = list(model.transcribe(np.zeros(40 * 1280, np.float32), max_new_tokens=4))
     assert [one.tokens for one in few] == [tokens[:3], tokens[3:4]]
 
@@ -383,5 +394,10 @@ def test_openai_s_client_hears(exported: Path, recording: Path) -> None:
         tokens = [token for one in told.segments for token in one.tokens]
         assert told.text == words.decode(tokens)
         assert " ".join(word.word for word in told.words).split() == told.text.split()
-        with pytest.raises(openai.BadRequestError, match="language that it hears"):
-            client.audio.transcriptions.create(**given, language="de")
+        for asked, message in (
+            ({"language": "de"}, "language that it hears"),
+            ({"prompt": "names"}, "takes no prompt"),
+            ({"temperature": 0.5}, "the likeliest text"),
+        ):
+            with pytest.raises(openai.BadRequestError, match=message):
+                client.audio.transcriptions.create(**given, **asked)

@@ -29,7 +29,9 @@ _CONTEXT_SECONDS = 2.0
 """Of a long sound, that are heard again before and behind each piece."""
 _PAUSE_SECONDS = 1.0
 """Without a word, that end a segment."""
-_ENDS = (".", "?", "!", "。", "？", "！")  # noqa: RUF001  (those of full width are meant)
+_ENDS = (".", "?", "!")
+"""Of sentences, if a space follows."""
+_ENDS_WITHOUT_SPACE = ("。", "？", "！")  # noqa: RUF001  (those of full width are meant)
 
 
 @dataclass(frozen=True)
@@ -114,9 +116,14 @@ class Recognizer:
         seconds around each that are heard again; the decoder goes on from piece to piece.
 
         sound: float [samples] at 16 kHz, -1 to 1. max_new_tokens: of all of it. start, prompt: as
-        of `begin` and `prompt_ids`. fallback, token_times: without effect, texts are the likeliest
-        and always have times.
+        of `begin` and `prompt_ids`. fallback: texts are the likeliest, and believed; ValueError if
+        it begins with another temperature than 0. token_times: there always are.
         """
+        if fallback is not None and fallback.temperatures[0] != 0:
+            raise ValueError(
+                f"[transcribe] the model writes the likeliest text; got temperature "
+                f"{fallback.temperatures[0]:g}; try 0"
+            )
         length = np.size(sound) / RATE
         spoken = islice(self.spoken(sound), max_new_tokens)
         pause = int(_PAUSE_SECONDS * FRAMES_PER_SECOND) // self.frames_per_step
@@ -125,7 +132,8 @@ class Recognizer:
         text = ""
         for one in spoken:
             new = "" if stream is None else stream.add(one.token)
-            ends = text.endswith(_ENDS) and new[:1] in ("", " ") and new != ""
+            ends = text.endswith(_ENDS_WITHOUT_SPACE)
+            ends = ends or (text.endswith(_ENDS) and new.startswith(" "))
             if said and (ends or one.start - said[-1].end >= pause):
                 yield self._segment(said, length)
                 said = []
