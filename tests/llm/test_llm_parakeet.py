@@ -166,7 +166,7 @@ def test_linear_convolutions_are_the_convolutions() -> None:
 
 def test_long_sounds_are_heard_in_pieces(tmp_path: Path) -> None:
     """Of an encoder that looks no farther than its convolutions do, they are those of a whole."""
-    for kind in KINDS:
+    for kind in ("CTC", "TDT"):
         model = parakeet(kind)
         with torch.no_grad():
             for layer in model.encoder.layers:
