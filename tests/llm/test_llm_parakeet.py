@@ -155,6 +155,19 @@ def test_quantized(made: tuple[str, Any, Path], tmp_path: Path) -> None:
     assert np.abs(got - want).mean() / want.std() < 0.03
 
 
+@pytest.mark.parametrize("kind", ["CTC", "TDT"])
+def test_the_head_has_bits_of_its_own(kind: str) -> None:
+    quantized = quantize_model(parakeet(kind), Recipe("8da8w", head="none"))
+    head = quantized.ctc_head if kind == "CTC" else quantized.joint.head
+    assert type(head.weight) is torch.nn.Parameter
+    assert type(quantized.encoder.subsampling.linear.weight) is not torch.nn.Parameter
+
+
+def test_methods_are_for_models_of_texts() -> None:
+    with pytest.raises(ValueError, match="methods are for models of texts; got a parakeet_tdt"):
+        quantize_model(parakeet("TDT"), methods=["gptq"], calibration=[torch.zeros(1, 8).long()])
+
+
 def test_linear_convolutions_are_the_convolutions() -> None:
     model = parakeet("CTC")
     features = torch.from_numpy(log_mel_normalized(sound(1), BANDS))[None]

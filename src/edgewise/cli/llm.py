@@ -195,6 +195,9 @@ def export(
             f"[export] a {SPEECH[model_type]} has no context; got "
             f"{'--max-seq-len' if max_context_len is None else '--max-context-len'}"
         )
+    has_words = model_type != "parakeet_ctc"
+    if not has_words and embedding_bits is not None:
+        raise CliError("[export] a Parakeet CTC has no embeddings; got --embedding-bits")
     max_context_len, max_seq_len = max_context_len or 1024, max_seq_len or 128
     encoder, image_prompt = None, None
     if images and checkpoint is not None:
@@ -256,7 +259,7 @@ def export(
         "quantize": None if quantize == "none" else quantize,
         "group_size": group_size or 32 if quantize == "8da4w" else None,
         "head": None if is_float else head or quantize,
-        "embedding_bits": None if is_float else recipe.embedding,
+        "embedding_bits": None if is_float or not has_words else recipe.embedding,
         "methods": method or [],
         "images": None
         if image_prompt is None or encoder is None
@@ -360,10 +363,9 @@ def _lines(told: dict[str, Any]) -> list[str]:
     if told["head"]:
         groups = f", groups of {told['group_size']}" if told["group_size"] else ""
         head = "" if told["head"] == (told["quantize"] or "none") else f"; head {told['head']}"
-        lines.append(
-            f"         in {told['quantize'] or 'float32'}{groups}{head}; "
-            f"embeddings in {told['embedding_bits']} bits"
-        )
+        bits = told["embedding_bits"]
+        words = "" if bits is None else f"; embeddings in {bits} bits"
+        lines.append(f"         in {told['quantize'] or 'float32'}{groups}{head}{words}")
     if images := told["images"]:
         sizes = " or ".join(
             f"{one['width']} x {one['height']} pixels, {one['tokens']} tokens each"

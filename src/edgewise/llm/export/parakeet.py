@@ -18,7 +18,7 @@ from edgewise.llm.mel import FRAMES_PER_SECOND, RATE
 from edgewise.lowering import ExecutorchProgramManager, to_edge_transform_and_lower
 from edgewise.registry import partitioner_for
 
-__all__ = ["PARAKEETS", "check_features", "lower_parakeet", "with_linear_convolutions"]
+__all__ = ["PARAKEETS", "check_features", "head_of", "lower_parakeet", "with_linear_convolutions"]
 
 PARAKEETS = ("parakeet_ctc", "parakeet_rnnt", "parakeet_tdt")
 """The `model_type` of each."""
@@ -148,6 +148,13 @@ def _start_of(model: Any) -> int:
     """The token that a text begins behind."""
     start = getattr(model.generation_config, "decoder_start_token_id", None)
     return int(model.config.blank_token_id if start is None else start)
+
+
+def head_of(model: Any) -> torch.nn.Module:
+    """The layer that makes logits."""
+    is_ctc = model.config.model_type == "parakeet_ctc"
+    found: torch.nn.Module = model.ctc_head if is_ctc else model.joint.head
+    return found
 
 
 def check_features(told: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from edgewise.llm.export.experts import with_linear_experts
-from edgewise.llm.export.parakeet import PARAKEETS, with_linear_convolutions
+from edgewise.llm.export.parakeet import PARAKEETS, head_of, with_linear_convolutions
 from edgewise.quantize._torchao import (
     Int8DynamicActivationIntxWeightConfig,
     IntxWeightOnlyConfig,
@@ -93,7 +93,8 @@ def quantize_model(
     another linear layer, or methods and calibration do not fit.
     """
     _check_methods(recipe, methods, calibration)
-    if model.config.model_type in PARAKEETS:
+    is_parakeet = model.config.model_type in PARAKEETS
+    if is_parakeet:
         if methods:
             raise ValueError(
                 f"[quantize] methods are for models of texts; got a {model.config.model_type}"
@@ -119,7 +120,7 @@ def quantize_model(
             )
     if recipe.is_default:
         return with_integer_weights(model, scheme, kept_from_groups)
-    head = model.get_output_embeddings()
+    head = head_of(model) if is_parakeet else model.get_output_embeddings()
     heads = [name for name, module in model.named_modules() if module is head]
     linear = [n for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)]
     rows = [n for n, m in model.named_modules() if isinstance(m, torch.nn.Embedding)]
