@@ -26,6 +26,8 @@ from edgewise.llm.text import load_tokenizer
 from edgewise.llm.transcriber import Transcriber
 
 transformers = pytest.importorskip("transformers")
+if not hasattr(transformers, "ParakeetForRNNT"):
+    pytest.skip("transducers need transformers 5.24", allow_module_level=True)
 BANDS, BLANK = 80, 64
 KINDS = ("CTC", "RNNT", "TDT")
 SECONDS = (0.03, 0.3, 1.0, 2.57)
@@ -385,6 +387,16 @@ def test_the_documentation_names_them() -> None:
         kind.strip("`"): name.strip("| ") for name, kind, _ in rows if kind.strip("`") in SPEECH
     }
     assert named == SPEECH
+
+
+def test_other_releases_of_transformers_are_told(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edgewise.llm.export import load_model
+
+    monkeypatch.setattr("transformers.AutoModelForTDT", None)
+    with pytest.raises(ValueError, match=r"a Parakeet TDT needs transformers 5\.24; got"):
+        load_model(checkpoint)
 
 
 def test_files_of_others_are_refused(exported: Path) -> None:

@@ -290,7 +290,13 @@ def _class_for(kind: str, media: Collection[str] = ()) -> Any:
     from transformers.models.auto import modeling_auto as auto
 
     if kind in SPEECH:
-        return getattr(transformers, _CLASSES_OF_SPEECH[kind])
+        found = getattr(transformers, _CLASSES_OF_SPEECH[kind], None)
+        if found is None:
+            raise ValueError(
+                f"[checkpoint] a {SPEECH[kind]} needs transformers 5.24; got "
+                f"{transformers.__version__}; try pip install --upgrade transformers"
+            )
+        return found
     if media or kind not in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         if kind in auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
             return transformers.AutoModelForImageTextToText
