@@ -190,15 +190,16 @@ def export(
     has_context = model_type not in PARAKEETS
     if has_context and not audio and audio_seconds is not None:
         raise CliError("[export] --audio-seconds is for --audio, and for Parakeets")
-    if not has_context and (max_context_len or max_seq_len) is not None:
-        raise CliError(
-            f"[export] a {SPEECH[model_type]} has no context; got "
-            f"{'--max-seq-len' if max_context_len is None else '--max-context-len'}"
-        )
+    for option, value in (("context", max_context_len), ("seq", max_seq_len)):
+        if not has_context and value is not None:
+            raise CliError(
+                f"[export] a {SPEECH[model_type]} has no context; got --max-{option}-len"
+            )
     has_words = model_type != "parakeet_ctc"
     if not has_words and embedding_bits is not None:
         raise CliError("[export] a Parakeet CTC has no embeddings; got --embedding-bits")
-    max_context_len, max_seq_len = max_context_len or 1024, max_seq_len or 128
+    max_context_len = 1024 if max_context_len is None else max_context_len
+    max_seq_len = 128 if max_seq_len is None else max_seq_len
     encoder, image_prompt = None, None
     if images and checkpoint is not None:
         with out.progress("comparing what it sees with transformers"):
