@@ -124,7 +124,7 @@ def prepare(framework: str, scheme: str, folder: Path) -> None:
         "float32" if framework == "openvino" else scheme, 32 if framework == "peer" else 8
     )
     if framework == "ours":
-        from edgewise.llm.export.speech import lower_whisper
+        from edgewise.llm.export.whisper import lower_whisper
 
         lower_whisper(model, max_context_len=CONTEXT).save(folder / "whisper.pte")
     elif framework == "peer":

@@ -74,7 +74,7 @@ def sound(seconds: float) -> Any:
 def made(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
     from edgewise.llm.export import quantize_model
     from edgewise.llm.export.quantization import Recipe
-    from edgewise.llm.export.speech import lower_whisper
+    from edgewise.llm.export.whisper import lower_whisper
 
     model = whisper()
     if request.param != "none":
@@ -160,7 +160,7 @@ LANGUAGES = {"<|en|>": 191, "<|de|>": 192, "<|fr|>": 193}
 @pytest.fixture(scope="module", params=[1, 2])
 def timed(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
     """A model that writes times, of other weights each time."""
-    from edgewise.llm.export.speech import lower_whisper
+    from edgewise.llm.export.whisper import lower_whisper
 
     model = whisper(EOS)
     torch.manual_seed(request.param)

@@ -170,7 +170,7 @@ def lower_model(
             f"read_audio_processor for models that hear"
         )
     if config.model_type == "whisper":
-        from edgewise.llm.export.speech import lower_whisper
+        from edgewise.llm.export.whisper import lower_whisper
 
         context = min(max_context_len, config.max_target_positions)
         return lower_whisper(model, max_context_len=context, max_seq_len=min(max_seq_len, 16))
