@@ -36,6 +36,17 @@ class Sum(torch.nn.Module):
         return a + b
 
 
+class Rows(torch.nn.Module):
+    """As many as data choose."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = torch.nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.fc(x[x[:, 0] > 0])
+
+
 class Branch(torch.nn.Module):
     def forward(self, a: torch.Tensor) -> torch.Tensor:
         return a + 1 if a.sum() > 0 else a
@@ -127,6 +138,11 @@ COMPILING: list[Mistake] = [
     ),
     (lambda g: g.compile(Branch(), (X,)), ExportError, "try torch.cond for a branch that data"),
     (lambda g: g.compile(Branch(), (X,)), ExportError, f"at {__file__}:"),
+    (
+        lambda g: g.compile(Rows(), (torch.ones(4, 32),), quantize="int4-dynamic"),
+        ExportError,
+        "try quantize='int8-dynamic' or 'int4-weight'",
+    ),
     (
         lambda g: g.compile(g.model, (X,), dynamic_shapes={"y": {0: torch.export.Dim("n")}}),
         ExportError,

@@ -23,6 +23,10 @@ _HINTS = {
     "ConstraintViolationError": "a Dim with the bounds that it names, or Dim.AUTO",
 }
 """By the name of torch's exception."""
+_TORCHAO_HINT = (
+    "quantize='int8-dynamic' or 'int4-weight': torchao's scales at run time need a number of rows "
+    "that data do not decide"
+)
 
 
 def export_module(
@@ -111,6 +115,8 @@ def _reason(
             f"{_order_hint([*inputs, *keywords.values()])}"
         )
     hint = _HINTS.get(type(error).__name__, "torch.export.export(model, example_inputs) alone")
+    if type(error).__name__ == "GuardOnDataDependentSymNode" and "torchao/" in str(error):
+        hint = _TORCHAO_HINT
     return f"[export] torch.export must be able to trace the model; got {_told(error)}; try {hint}"
 
 
