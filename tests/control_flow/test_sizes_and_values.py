@@ -36,6 +36,27 @@ def rows_where(x: Tensor) -> Any:
     return chosen @ torch.ones(4, 2), chosen.shape[0] * 2
 
 
+def written_where(x: Tensor) -> Any:
+    """As a flow of VITS transforms what is within its bounds."""
+    inside = (x > -1) & (x < 1)
+    y = torch.zeros_like(x)
+    y[inside] = torch.sigmoid(x[inside])
+    y[~inside] = x[~inside]
+    return y
+
+
+def rows_written_where(x: Tensor) -> Any:
+    rows, y = x[:, 0] > 0, x.clone()
+    y[rows] = x[rows] * 2
+    return y
+
+
+def attended(x: Tensor) -> Any:
+    """The sums are over as many rows as data choose."""
+    chosen = x[x[:, 0] > 0]
+    return torch.softmax(x @ chosen.t(), -1) @ chosen, chosen.t() @ chosen
+
+
 def by_places(x: Tensor) -> Any:
     places = torch.nonzero(x > 0)
     return x[places[:, 0], places[:, 1]] * 2, places.shape[0]
@@ -102,6 +123,9 @@ CASES: dict[str, tuple[Any, list[tuple[Any, ...]], Any, tuple[str, ...]]] = {
     "a mask": (lambda x: x[x > 1] + 1, [(X,), (X - 9,)], None, BOTH),
     "rows by a mask": (rows_where, [(X,), (-X.abs(),)], None, BOTH),
     "rows of dynamic by a mask": (rows_where, [(X,), (LONG,)], (ROWS,), BOTH),
+    "written by a mask": (written_where, [(X,), (X * 9,), (X * 0,)], None, BOTH),
+    "rows written by a mask": (rows_written_where, [(X,), (-X.abs(),)], None, BOTH),
+    "sums over rows by a mask": (attended, [(X,), (X.abs(),)], None, BOTH),
     "by places": (by_places, [(X,), (X * 0,)], None, BOTH),
     "joined": (lambda x: torch.cat([x[x > 0], x[x < 0] * 2]), [(X,), (-X,)], None, BOTH),
     "one at least": (some_at_least, [(X,), (X - 8,)], None, BOTH),

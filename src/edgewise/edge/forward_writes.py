@@ -19,7 +19,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
-from edgewise.edge.graph import arguments, call, calls, erase_dead, fake, replace
+from edgewise.edge.graph import arguments, call, calls, erase_dead, fake, replace, same_shape
 from edgewise.edge.updates import partial_updates
 
 aten = torch.ops.aten
@@ -67,7 +67,8 @@ def _forwarded(graph: Graph, node: Node, of_state: set[Node]) -> Node | None:
             continue
         value = arguments(source)["src"]
         same = read == written and node.target is _WRITES[source.target]
-        if same and fake(value).shape == fake(node).shape and fake(value).dtype == fake(node).dtype:
+        same = same and same_shape(fake(value).shape, fake(node).shape)
+        if same and fake(value).dtype == fake(node).dtype:
             assert isinstance(value, Node)
             return value
         break

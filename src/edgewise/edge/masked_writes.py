@@ -12,7 +12,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from edgewise.edge.graph import arguments, call, calls, fake, replace
+from edgewise.edge.graph import arguments, call, calls, fake, replace, same_shape
 
 aten = torch.ops.aten
 
@@ -29,8 +29,9 @@ def choose_by_masks(program: ExportedProgram) -> bool:
         mask = indices[0] if len(indices) == 1 else None
         if named["accumulate"] or not isinstance(mask, Node) or fake(mask).dtype != torch.bool:
             continue
-        shape = fake(x).shape
-        if fake(value).numel() != 1 or fake(value).dtype != fake(x).dtype or not shape:
+        shape, sizes = fake(x).shape, fake(value).shape
+        is_number = same_shape(sizes, [1] * len(sizes))  # data may decide how many there are
+        if not is_number or fake(value).dtype != fake(x).dtype or not shape:
             continue
         with graph.inserting_before(node):
             behind = len(shape) - fake(mask).dim()

@@ -24,7 +24,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from edgewise.edge.graph import arguments, calls, erase_dead, fake, inherit_meta
+from edgewise.edge.graph import arguments, calls, erase_dead, fake, inherit_meta, same_shape
 from edgewise.edge.program import Constants, drop_unused_constants, fake_mode
 from edgewise.edge.quiet_torchao import declare_quantized_operators
 
@@ -125,7 +125,7 @@ def _layer(product: Node, constants: Constants) -> _Layer | None:
     dtypes = {fake(n).dtype for n in (node, source, bias) if n is not None}
     if len(dtypes) != 1:
         return None
-    if fake(node).shape[:-1] != fake(source).shape[:-1]:
+    if not same_shape(fake(node).shape[:-1], fake(source).shape[:-1]):
         return None
     return _Layer(product, weight, scales, node, bias, quantize, source)
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from edgewise.edge.graph import call, calls, erase_dead, fake, replace
+from edgewise.edge.graph import call, calls, erase_dead, fake, replace, same_shape
 
 aten = torch.ops.aten
 
@@ -68,7 +68,7 @@ def _product(total: Node, x: Node) -> tuple[Node, float] | None:
         made = above
         if not wanted and abs(number - 0.5) < _CLOSE:
             break
-    is_alike = fake(made).shape == fake(x).shape and fake(made).dtype == fake(x).dtype
+    is_alike = same_shape(fake(made).shape, fake(x).shape) and fake(made).dtype == fake(x).dtype
     return (made, number) if is_alike and not wanted else None
 
 

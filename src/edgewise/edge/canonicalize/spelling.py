@@ -386,8 +386,8 @@ def _add_number(graph: Graph, node: Node) -> Node | None:
 @rule(aten.mm.default, aten.bmm.default)
 def _empty_product(graph: Graph, node: Node) -> Node | None:
     """Zeros, where there is nothing to add up: ExecuTorch leaves such a result as it was."""
-    result = fake(node)
-    if fake(first_operand(node)).shape[-1] != 0 or not is_static(result.shape):
+    result, count = fake(node), fake(first_operand(node)).shape[-1]
+    if not isinstance(count, int) or count != 0 or not is_static(result.shape):
         return None
     return call(graph, aten.full.default, (list(result.shape), 0), node, result, dtype=result.dtype)
 
