@@ -91,10 +91,12 @@ def _loaded_by_executorch(data: bytes) -> Run:
 @dataclass(frozen=True)
 class Way:
     """partitioners: who takes which node, the first one first. largest: of a size that is open;
-    None: no bound. quantizer: of PT2E, for programs of integers."""
+    None: no bound. chosen_rows: data decide how many rows of the inputs there are. quantizer: of
+    PT2E, for programs of integers."""
 
     partitioners: Callable[[], Sequence[Any]]
     open_sizes: bool = False
+    chosen_rows: bool = False
     largest: int | None = None
     quantizer: Callable[[], Any] | None = None
     lower: Callable[[ExportedProgram, Sequence[Any]], bytes] = _lowered
@@ -131,6 +133,7 @@ def _xnnpack(**settings: Any) -> Way:
 _INT8: dict[str, Any] = {"quantizer": _xnnpack_quantizer}
 _OPEN: dict[str, Any] = {"open_sizes": True}
 _BOUNDED: dict[str, Any] = {"open_sizes": True, "largest": 24}
+_CHOSEN: dict[str, Any] = {"chosen_rows": True}
 _ON_EXECUTORCH: dict[str, Any] = {
     "lower": _lowered_for_executorch,
     "load": _loaded_by_executorch,
@@ -140,11 +143,13 @@ _BY_EXECUTORCH: dict[str, Any] = {"lower": _lowered_by_executorch}
 WAYS: dict[str, Callable[[], Way]] = {
     "kernels": lambda: Way(list),
     "kernels, open sizes": lambda: Way(list, **_OPEN),
+    "kernels, chosen rows": lambda: Way(list, **_CHOSEN),
     "kernels, on executorch": lambda: Way(list, **_ON_EXECUTORCH),
     "kernels, open sizes, on executorch": lambda: Way(list, **_BOUNDED, **_ON_EXECUTORCH),
     "kernels, by executorch": lambda: Way(list, **_BY_EXECUTORCH),
     "xnnpack": _xnnpack,
     "xnnpack, open sizes": lambda: _xnnpack(**_OPEN),
+    "xnnpack, chosen rows": lambda: _xnnpack(**_CHOSEN),
     "xnnpack, on executorch": lambda: _xnnpack(**_ON_EXECUTORCH),
     "xnnpack, open sizes, on executorch": lambda: _xnnpack(**_BOUNDED, **_ON_EXECUTORCH),
     "xnnpack, by executorch": lambda: _xnnpack(**_BY_EXECUTORCH),
@@ -167,6 +172,7 @@ def fault(seed: int, way: Way) -> str | None:
     no program for the way."""
     program, inputs = drawn(seed, OPERATORS)
     compare = _fault_of_integers if way.quantizer is not None else _fault_of_floats
+    compare = _fault_of_chosen_rows if way.chosen_rows else compare
     try:
         found = compare(program, inputs, way, random.Random(seed))
     except _LeftOutError:
@@ -288,6 +294,53 @@ def _size(size: Any, ranges: Any, numbers: dict[Any, int], chance: random.Random
             high = min(int(known.upper) if known is not None and known.upper < 100 else 12, 12)
             numbers[symbol] = chance.randint(min(low, high), high)
     return int(expression.subs(numbers))
+
+
+# --- sizes that data decide ------------------------------------------------------------------
+
+
+class _ChosenRows(torch.nn.Module):
+    """A program of those rows of its inputs that a mask chooses, where an input has as many."""
+
+    def __init__(self, program: Program, count: int) -> None:
+        super().__init__()
+        self.program, self.count = program, count
+
+    def forward(self, mask: torch.Tensor, *inputs: torch.Tensor) -> Any:
+        rows = torch.nonzero(mask)[:, 0]
+        chosen = (x.index_select(0, rows) if len(x) == self.count else x for x in inputs)
+        return self.program(*chosen)
+
+
+def _fault_of_chosen_rows(program: Program, inputs: Inputs, way: Way, chance: random.Random) -> str:
+    count = len(inputs[0])
+    model: Any = _ChosenRows(program, count).eval()
+    every = torch.ones(count, dtype=torch.bool)
+    try:
+        exported = torch.export.export(model, (every, *inputs))
+    except Exception as error:  # what torch asks of the number of rows
+        raise _LeftOutError from error
+    some = [torch.tensor([chance.random() < 0.6 for _ in range(count)]) for _ in range(2)]
+    calls = [(mask, *inputs) for mask in (every, *some) if _is_alike(exported, model, mask, inputs)]
+    if not calls:
+        raise _LeftOutError
+    return _fault_of_export(
+        exported, way, calls, lambda found, given: _difference(found, model, given)
+    )
+
+
+def _is_alike(exported: ExportedProgram, model: Any, mask: torch.Tensor, inputs: Inputs) -> bool:
+    """Whether the exported program takes the call as eager PyTorch does: a single row is another
+    shape to some operators. And whether all results are finite, and some are left."""
+    if int(mask.sum()) == 1:
+        return False
+    try:
+        with torch.no_grad():
+            results = model(mask, *_copies(inputs))
+        exported.module()(mask, *_copies(inputs))
+    except Exception:
+        return False
+    return all(r.numel() and bool(r.double().isfinite().all()) for r in results)
 
 
 # --- integers --------------------------------------------------------------------------------

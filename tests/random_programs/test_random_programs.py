@@ -13,11 +13,13 @@ from random_ways import WAYS, fault
 COUNTS = {
     "kernels": 40,
     "kernels, open sizes": 10,
+    "kernels, chosen rows": 10,
     "kernels, on executorch": 20,
     "kernels, open sizes, on executorch": 10,
     "kernels, by executorch": 4,
     "xnnpack": 60,
     "xnnpack, open sizes": 30,
+    "xnnpack, chosen rows": 20,
     "xnnpack, on executorch": 20,
     "xnnpack, open sizes, on executorch": 10,
     "xnnpack, by executorch": 4,
