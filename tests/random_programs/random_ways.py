@@ -300,27 +300,33 @@ def _size(size: Any, ranges: Any, numbers: dict[Any, int], chance: random.Random
 
 
 class _ChosenRows(torch.nn.Module):
-    """A program of those rows of its inputs that a mask chooses, where an input has as many."""
+    """A program of those rows of its inputs that a mask chooses, where an input has as many along
+    a dimension."""
 
-    def __init__(self, program: Program, count: int) -> None:
+    def __init__(self, program: Program, dim: int, count: int) -> None:
         super().__init__()
-        self.program, self.count = program, count
+        self.program, self.dim, self.count = program, dim, count
 
     def forward(self, mask: torch.Tensor, *inputs: torch.Tensor) -> Any:
         rows = torch.nonzero(mask)[:, 0]
-        chosen = (x.index_select(0, rows) if len(x) == self.count else x for x in inputs)
-        return self.program(*chosen)
+        return self.program(*(self._chosen(x, rows) for x in inputs))
+
+    def _chosen(self, x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        has_rows = x.dim() > self.dim and x.shape[self.dim] == self.count
+        return x.index_select(self.dim, rows) if has_rows else x
 
 
 def _fault_of_chosen_rows(program: Program, inputs: Inputs, way: Way, chance: random.Random) -> str:
-    count = len(inputs[0])
-    model: Any = _ChosenRows(program, count).eval()
-    every = torch.ones(count, dtype=torch.bool)
+    several = [(dim, size) for dim, size in enumerate(inputs[0].shape) if size > 1]
+    if not several:
+        raise _LeftOutError
+    model: Any = _ChosenRows(program, *several[0]).eval()
+    every = torch.ones(model.count, dtype=torch.bool)
     try:
         exported = torch.export.export(model, (every, *inputs))
     except Exception as error:  # what torch asks of the number of rows
         raise _LeftOutError from error
-    some = [torch.tensor([chance.random() < 0.6 for _ in range(count)]) for _ in range(2)]
+    some = [torch.tensor([chance.random() < 0.6 for _ in every]) for _ in range(2)]
     calls = [(mask, *inputs) for mask in (every, *some) if _is_alike(exported, model, mask, inputs)]
     if not calls:
         raise _LeftOutError
