@@ -60,7 +60,7 @@ def is_laid_out(tensor: torch.Tensor, memory_format: torch.memory_format) -> boo
     Not torch's own question: one about open sizes would be answered for the export's example, and
     the answer be made a rule.
     """
-    if is_static(tensor.shape):
+    if is_static([*tensor.shape, *tensor.stride()]):  # a part may lie in rows of an open size
         return tensor.is_contiguous(memory_format=memory_format)
     shape, strides = dims_of(tensor.shape), dims_of(tensor.stride())
     order = tuple(range(tensor.dim()))
