@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from edgewise.llm.config import processor_settings
 from edgewise.pictures import KNOWN
 from edgewise.tasks.description import NAME, TASKS, Description
 from edgewise.tasks.model import FILTERS, Preparing
@@ -179,7 +180,7 @@ def _kind(folder: Path, task: str) -> str:
         return "picture"
     if task in ("text-classification", "token-classification", "fill-mask"):
         return "text"
-    found = _processor_settings(folder)
+    found = processor_settings(folder)
     if found is None:
         if task == "feature-extraction":
             return "text"
@@ -204,19 +205,6 @@ def _kind(folder: Path, task: str) -> str:
         f"sounds; got {extractor or found.get('processor_class')!r}; try the model itself and its "
         f"inputs"
     )
-
-
-def _processor_settings(folder: Path) -> dict[str, Any] | None:
-    """Of what reads pictures or sounds, which transformers 5 keeps among a processor's; None if the
-    folder says nothing of it."""
-    alone, whole = folder / "preprocessor_config.json", folder / "processor_config.json"
-    if alone.is_file():
-        return dict(json.loads(alone.read_text()))
-    if not whole.is_file():
-        return None
-    found = json.loads(whole.read_text())
-    parts = (found.get(name) for name in ("feature_extractor", "image_processor"))
-    return next((dict(part) for part in parts if part), None)
 
 
 def _has_features(task: str, model: torch.nn.Module) -> bool:

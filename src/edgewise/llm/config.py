@@ -54,6 +54,26 @@ def _numbers(value: Any) -> Any:
     return {key: _numbers(one) for key, one in value.items()}
 
 
+def processor_settings(folder: Path) -> dict[str, Any] | None:
+    """Of what reads a folder's pictures or sounds, which transformers 5 keeps among a processor's;
+    None if the folder says nothing of it. ValueError for a file that cannot be read."""
+    for name in ("preprocessor_config.json", "processor_config.json"):
+        file = folder / name
+        if not file.is_file():
+            continue
+        try:
+            told = read_json(file.read_bytes())
+            if name.startswith("pre"):
+                return dict(told)
+            parts = (told.get(part) for part in ("feature_extractor", "image_processor"))
+            return next((dict(part) for part in parts if part), None)
+        except (AttributeError, TypeError, ValueError) as failure:
+            raise ValueError(
+                f"[checkpoint] {name} must hold settings as JSON; got {failure}"
+            ) from None
+    return None
+
+
 def read_config(name: str) -> dict[str, Any]:
     """The values of a preset, of a JSON file, or of a directory's config.json.
 

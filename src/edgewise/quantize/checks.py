@@ -10,6 +10,7 @@ from itertools import cycle
 import torch
 from torch.fx import GraphModule, Node
 
+from edgewise.edge.graph import is_static
 from edgewise.edge.node_errors import at_node
 from edgewise.quantize._torchao import FixedQParamsObserver, ObserverBase
 
@@ -91,7 +92,7 @@ def watched_activations(prepared: GraphModule) -> Iterator[None]:
 def _is_chosen_by_data(node: Node) -> bool:
     """Whether it depends on the data how many elements a value has."""
     value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and not all(isinstance(n, int) for n in value.shape)
+    return isinstance(value, torch.Tensor) and not is_static(value.shape)
 
 
 def is_finite(value: torch.Tensor) -> bool:

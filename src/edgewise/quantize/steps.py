@@ -16,7 +16,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from edgewise.edge.additive_masks import without_dead_rows
-from edgewise.edge.graph import arguments, inherit_meta, is_getitem
+from edgewise.edge.graph import arguments, inherit_meta, is_getitem, is_static
 from edgewise.edge.spellings import with_twins
 
 aten = torch.ops.aten
@@ -357,8 +357,7 @@ def _replace_pieces(
         shape = source.meta["val"].shape
         # Sizes that data decide have no node here that computes them.
         pieces = [one.shape[dim] for one in node.meta["val"] if one.dim() == len(shape)]
-        is_known = all(isinstance(size, int) for size in [shape[dim], *pieces])
-        if not is_known or not all(map(is_getitem, node.users)):
+        if not is_static([shape[dim], *pieces]) or not all(map(is_getitem, node.users)):
             continue
         for item in list(node.users):
             with model.graph.inserting_before(item):

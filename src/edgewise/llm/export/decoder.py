@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from typing import Any
 
@@ -13,6 +12,7 @@ from edgewise.llm.export.cache import PassingCache
 from edgewise.llm.export.experts import with_linear_experts, with_plain_integers
 from edgewise.llm.export.recurrence import own_functions
 from edgewise.llm.export.rotary import RotaryTables
+from edgewise.llm.export.shared_copy import shared_copy
 from edgewise.llm.export.step import (
     Caches,
     Convolution,
@@ -260,8 +260,7 @@ def _tensors(
 def _prepared(model: Any, context: int) -> Any:
     """The model's modules, with its very weights, for the cache's attention and with tables."""
     model = with_linear_experts(model)
-    tensors = {id(t): t for t in (*model.parameters(), *model.buffers())}
-    model = copy.deepcopy(model, tensors)
+    model = shared_copy(model)
     with_plain_integers(model)
     model.set_attn_implementation(NAME)
     types = sorted(set(getattr(model.config, "layer_types", None) or [""]))

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from edgewise.llm.export.shared_copy import shared_copy
+
 __all__ = ["LinearExperts", "with_linear_experts", "with_plain_integers"]
 
 
@@ -116,8 +118,7 @@ def with_linear_experts(model: Any) -> Any:
     found = [name for name, module in model.named_modules() if _has_experts(module)]
     if not found:
         return model
-    tensors = {id(t): t for t in (*model.parameters(), *model.buffers())}
-    model = copy.deepcopy(model, tensors)
+    model = shared_copy(model)
     checked: set[type] = set()
     for name in found:
         original = model.get_submodule(name)

@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 
-from edgewise.files import read_json
 from edgewise.llm.architectures import HEARING, SPEECH
-from edgewise.llm.config import read_config
+from edgewise.llm.config import processor_settings, read_config
 from edgewise.llm.export.gguf_models import FAMILIES, GgufFile
 from edgewise.llm.export.mlx_weights import text_config
 from edgewise.llm.export.parakeet import PARAKEETS, check_features
@@ -78,7 +77,7 @@ def load_model(checkpoint: str | Path, *, media: Collection[str] = ()) -> Any:
     config = read_config(str(directory))
     about = quantization_of(config)
     if config.get("model_type") in PARAKEETS:
-        check_features(_feature_settings(directory))
+        check_features(processor_settings(directory) or {})
     try:
         if about is not None:
             others = ("quantization", "quantization_config")
@@ -107,21 +106,6 @@ def load_model(checkpoint: str | Path, *, media: Collection[str] = ()) -> Any:
         ) from failure
     _check_whole(report["missing_keys"], checkpoint)
     return _asked_part(model, media).eval()
-
-
-def _feature_settings(directory: Path) -> dict[str, Any]:
-    """Of the checkpoint's feature extractor; empty if it has none."""
-    for name in ("processor_config.json", "preprocessor_config.json"):
-        file = directory / name
-        if file.is_file():
-            try:
-                told = read_json(file.read_bytes())
-                return dict(told.get("feature_extractor", told))
-            except (AttributeError, TypeError, ValueError) as failure:
-                raise ValueError(
-                    f"[checkpoint] {file.name} must hold settings as JSON; got {failure}"
-                ) from None
-    return {}
 
 
 def _load_gguf(path: Path) -> Any:

@@ -6,7 +6,6 @@ transducer that also tells how many frames a token takes (TDT).
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ import torch
 
 from edgewise.edge.export import export_module
 from edgewise.emit.config import ExecutorchBackendConfig
+from edgewise.llm.export.shared_copy import shared_copy
 from edgewise.llm.mel import FRAMES_PER_SECOND, RATE
 from edgewise.lowering import ExecutorchProgramManager, to_edge_transform_and_lower
 from edgewise.registry import partitioner_for
@@ -61,11 +61,14 @@ def lower_parakeet(model: Any, *, seconds: float | None = None) -> ExecutorchPro
             f"[export] audio seconds must be from 2 to {most // FRAMES_PER_SECOND}, which is as "
             f"far as the model's positions reach; got {seconds:g}"
         )
-    open_frames: Any = torch.export.Dim.DYNAMIC
+    dynamic: Any = torch.export.Dim.DYNAMIC
+    open_frames = dynamic(min=step + 1, max=frames)
     features = torch.zeros(1, 2 * step + 1, encoder.num_mel_bins)
     programs = {
         "encode": export_module(
-            _Encode(model, frames // step), (features,), ({1: open_frames(min=9, max=frames)},)
+            _Encode(model, frames // step),
+            (features,),
+            ({1: open_frames},),
         )
     }
     constants: dict[str, Any] = {
@@ -96,8 +99,7 @@ def lower_parakeet(model: Any, *, seconds: float | None = None) -> ExecutorchPro
 class _Encode(torch.nn.Module):
     def __init__(self, model: Any, most: int) -> None:
         super().__init__()
-        tensors = {id(t): t for t in (*model.parameters(), *model.buffers())}
-        self.encoder = copy.deepcopy(model.encoder, tensors)
+        self.encoder = shared_copy(model.encoder)
         self.encoder.encode_positions = _Positions(self.encoder.encode_positions, most)
         is_ctc = model.config.model_type == "parakeet_ctc"
         self.last = model.ctc_head if is_ctc else model.encoder_projector
@@ -192,8 +194,7 @@ def _linear(original: torch.nn.Conv1d) -> torch.nn.Linear:
 def with_linear_convolutions(model: Any) -> Any:
     """A copy, with the same weights, whose convolutions along time that mix channels alone are
     linear layers."""
-    tensors = {id(t): t for t in (*model.parameters(), *model.buffers())}
-    model = copy.deepcopy(model, tensors)
+    model = shared_copy(model)
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if type(child) is torch.nn.Conv1d and child.kernel_size == (1,):

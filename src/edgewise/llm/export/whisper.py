@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from edgewise.emit.config import ExecutorchBackendConfig, MemoryPlanningConfig
 from edgewise.llm.export.attention import NAME
 from edgewise.llm.export.cache import PassingCache
 from edgewise.llm.export.heads import move_transposes
+from edgewise.llm.export.shared_copy import shared_copy
 from edgewise.llm.export.step import Attention, Caches, Row, Step, running
 from edgewise.lowering import ExecutorchProgramManager, to_edge_transform_and_lower
 from edgewise.registry import partitioner_for
@@ -102,8 +102,7 @@ class _Encode(_CrossCaches):
 class _Decode(_CrossCaches):
     def __init__(self, model: Any, context: int) -> None:
         super().__init__(model)
-        tensors = {id(t): t for t in (*model.parameters(), *model.buffers())}
-        model = copy.deepcopy(model, tensors)
+        model = shared_copy(model)
         model.set_attn_implementation(NAME)
         self.decoder, self.proj_out = model.model.decoder, model.proj_out
         self.context = context
